@@ -15,7 +15,7 @@ from bench.exits import measure_exits
 from bench.floor import SEARCHED, Floor
 from bench.idle import measure_idle, measure_probed
 from bench.node import Node
-from bench.options import conclude, end_in_order, make_parser, parse, tell
+from bench.options import conclude, end_in_order, log_line, make_parser, parse
 from bench.probes import measure_probing
 from bench.restart import measure_restart
 from bench.rows import Row, render_table
@@ -41,7 +41,7 @@ async def measure(parts: list[str], options: argparse.Namespace) -> list[Row]:
             at_once = options.at_once
             if not at_once and {"thirty", "hundred"}.intersection(parts):
                 at_once = await floor.find_best(SEARCHED)
-                tell(f"the floor is best with {at_once} pods at a time")
+                log_line(f"the floor is best with {at_once} pods at a time")
             rounds = options.rounds
             known: dict[str, Callable[[], Awaitable[list[Row]]]] = {
                 "one": lambda: measure_one(floor, node, rounds=rounds),
@@ -54,7 +54,7 @@ async def measure(parts: list[str], options: argparse.Namespace) -> list[Row]:
             }
             for part in parts:
                 found = await known[part]()
-                tell(render_table(found))
+                log_line(render_table(found))
                 rows += found
     return rows
 

@@ -37,14 +37,14 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Watch:
-    """What the agent tells a client, dated when the client has it."""
+    """What the agent reports to a client, dated when the client has it."""
 
     def __init__(self, lines: aiohttp.StreamReader) -> None:
         self._lines = lines
         self._decoder = msgspec.json.Decoder(Record)
 
     async def until(self, names: Iterable[str], decision: str, message: str = "") -> dict[str, float]:
-        """When each pod was first told to be so far, in seconds since 1970."""
+        """When each pod was first reported to be so far, in seconds since 1970."""
         missing = set(names)
         found: dict[str, float] = {}
         async with asyncio.timeout(PATIENCE):
@@ -57,7 +57,7 @@ class Watch:
                     missing.discard(name)
                     if not missing:
                         return found
-        raise TimeoutError(f"{len(missing)} pods were never told to be {decision} {message}")
+        raise TimeoutError(f"{len(missing)} pods were never reported to be {decision} {message}")
 
 
 class AgentUnderTest:
@@ -121,7 +121,7 @@ class AgentUnderTest:
 
     @asynccontextmanager
     async def watch(self, *, since: float | None = None) -> AsyncIterator[Watch]:
-        """What the agent tells from now on, or since an instant."""
+        """What the agent reports from now on, or since an instant."""
         query = {"follow": "true", "since": _rfc3339(since or time.time())}
         # An agent that has ended says why in its log.
         self.process.check()

@@ -29,13 +29,13 @@ def parse(parser: argparse.ArgumentParser, parts: Sequence[str]) -> tuple[list[s
 
 
 def end_in_order() -> None:
-    """Told to end (SIGTERM), the task that measures takes its agents and daemons along, as after Ctrl-C."""
+    """End the agents and daemons of the measuring task on SIGTERM, as after Ctrl-C."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
-def tell(text: str) -> None:
+def log_line(text: str) -> None:
     """What is known so far, beside the result."""
     print(text, file=sys.stderr, flush=True)
 

@@ -39,7 +39,7 @@ async def measure_many(floor: Floor, node: Node, *, count: int, at_once: int, ro
 
 
 async def start_pods(agent: AgentUnderTest, names: list[str]) -> Round:
-    """From the first manifest to the moment a client of the agent is told that each runs."""
+    """From the first manifest to the moment a client of the agent sees that each runs."""
     async with agent.watch() as watch:
         began = time.time()
         for name in names:
@@ -47,5 +47,5 @@ async def start_pods(agent: AgentUnderTest, names: list[str]) -> Round:
         found = await watch.until(names, "PhaseChanged", "-> Running")
     statuses = await agent.pods()
     if wrong := [name for name in names if statuses[name]["phase"] != "Running"]:
-        raise RuntimeError(f"told to be Running, but served as something else: {wrong}")
+        raise RuntimeError(f"reported as Running, but served as something else: {wrong}")
     return Round(tuple(at - began for at in found.values()))

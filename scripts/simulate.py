@@ -12,18 +12,18 @@ from klet.simulation.story import StoryOutcome
 def main() -> int:
     options = _options()
     started = time.perf_counter()
-    bad = lives = told = 0
+    bad = containers = count = 0
     seeds = range(options.start, options.start + options.seeds)
     with closing(run_seeds(seeds, jobs=options.jobs, verbose=options.verbose)) as outcomes:
         for outcome in outcomes:
-            lives += outcome.lives
-            told += 1
+            containers += outcome.containers
+            count += 1
             bad += bool(outcome.violations)
             _print(outcome, verbose=options.verbose)
             if bad >= options.most:
                 break
     took = time.perf_counter() - started
-    print(f"{told} seeds, {bad} violations, {lives:,} pod lives, {took:.0f} s")
+    print(f"{count} seeds, {bad} violations, {containers:,} containers, {took:.0f} s")
     return 1 if bad else 0
 
 
@@ -32,7 +32,7 @@ def _print(outcome: StoryOutcome, *, verbose: bool) -> None:
         return
     for line in outcome.story:
         print(line)
-    print(f"seed {outcome.seed}: {len(outcome.violations)} violations, {outcome.lives} lives, {outcome.took}")
+    print(f"seed {outcome.seed}: {len(outcome.violations)} violations, {outcome.containers} containers, {outcome.took}")
     for violation in outcome.violations:
         print(f"  {violation}")
     if outcome.violations:
@@ -45,7 +45,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--start", type=int, default=0, help="the first one")
     parser.add_argument("--jobs", type=int, default=processors(), help="processes; as many as there are processors")
     parser.add_argument("--most", type=int, default=1, help="stop after so many seeds with a violation")
-    parser.add_argument("--verbose", action="store_true", help="tell every story")
+    parser.add_argument("--verbose", action="store_true", help="print every story")
     return parser.parse_args()
 
 

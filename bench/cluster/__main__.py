@@ -19,7 +19,7 @@ from bench.cluster.node import Cluster
 from bench.cluster.restart import measure_restart
 from bench.cluster.turns import Ground, Turns
 from bench.floor import SEARCHED, Floor
-from bench.options import conclude, end_in_order, make_parser, parse, tell
+from bench.options import conclude, end_in_order, log_line, make_parser, parse
 from bench.rows import Row, render_table
 from klet.cri.client import connect
 from klet.testing import containerd as runtime
@@ -46,7 +46,7 @@ async def measure(parts: list[str], options: argparse.Namespace) -> list[Row]:
             at_once = options.at_once
             if not at_once and {"thirty", "hundred"}.intersection(parts):
                 at_once = await floor.find_best(SEARCHED)
-                tell(f"the floor is best with {at_once} pods at a time")
+                log_line(f"the floor is best with {at_once} pods at a time")
             ground = Ground(
                 cluster=Cluster(
                     directory=directory, identities=plane.identities, transport=transport, containerd=containerd
@@ -76,7 +76,7 @@ async def measure_parts(ground: Ground, parts: list[str], *, seconds: float) -> 
     rows: list[Row] = []
     for part in parts:
         found = await known[part]()
-        tell(render_table(found))
+        log_line(render_table(found))
         rows += found
     return rows
 

@@ -1,4 +1,4 @@
-"""Starts, ends and deletions of pods, from the request of a client to what a watching client is told."""
+"""Starts, ends and deletions of pods, from the request of a client to what a watching client sees."""
 
 import statistics
 import time
@@ -21,7 +21,7 @@ STUBBORN = "trap '' TERM; while true; do sleep 1; done"
 
 
 async def start_pods(node: NodeUnderTest, names: list[str], script: str = SCRIPT) -> Round:
-    """Each from its own request to the moment a client is told that it runs."""
+    """Each from its own request to the moment a client sees that it runs."""
     began = await node.create([make_manifest(name, script) for name in names])
     found = await node.pods.until(names, is_running)
     each = tuple(found[name] - at for name, at in zip(names, began, strict=True))
@@ -99,7 +99,7 @@ async def measure_deletion(ground: Ground) -> list[Row]:
 
 
 async def delete_pod(node: NodeUnderTest, name: str) -> float:
-    """Seconds until a client is told that it is gone."""
+    """Seconds until a client sees that it is gone."""
     began = time.time()
     await node.api.send("DELETE", f"{PODS}/{name}")
     return (await node.pods.until([name], is_gone))[name] - began

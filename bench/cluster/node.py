@@ -66,7 +66,7 @@ class NodeUnderTest:
     api: Api
     pods: Watch
     ready_after: float
-    """Seconds from the start of the process to the moment a client was told that the new node is ready."""
+    """Seconds from the start of the process to the moment a client saw that the new node is ready."""
 
     async def create(self, manifests: Sequence[dict[str, object]]) -> list[float]:
         """Bind pods to the node, all at once; when each was asked for."""

@@ -1,4 +1,4 @@
-"""`kill -9` of the agent while probed pods run: when the next one has a new pod ready, and what the API tells of the
+"""`kill -9` of the agent while probed pods run: when the next one has a new pod ready, and what the API shows of the
 old pods meanwhile.
 """
 
@@ -63,11 +63,11 @@ async def _kill_often(node: NodeUnderTest, _number: int) -> Outcome:
     for number in range(KILLS):
         taken.append(await _kill_and_start(node, f"fresh-{number}"))
         await asyncio.sleep(WATCHED)
-    told = [node.pods.since(name, began) for name in names]
+    seen = [node.pods.since(name, began) for name in names]
     return Outcome(
         taken=tuple(taken),
-        flips=sum(before.is_ready != after.is_ready for each in told for before, after in pairwise(each)),
-        restarts=sum(before.lives != after.lives for each in told for before, after in pairwise(each)),
+        flips=sum(before.is_ready != after.is_ready for each in seen for before, after in pairwise(each)),
+        restarts=sum(before.lives != after.lives for each in seen for before, after in pairwise(each)),
     )
 
 

@@ -1,4 +1,4 @@
-"""What a client of the API server is told of pods and nodes, dated when the client has it."""
+"""What a client of the API server sees of pods and nodes, dated when the client has it."""
 
 import asyncio
 import time
@@ -81,7 +81,7 @@ def is_gone(seen: Seen) -> bool:
 
 
 class Watch:
-    """One watch. It keeps all that it is told, by the objects' names."""
+    """One watch. It keeps all events, by the objects' names."""
 
     def __init__(self) -> None:
         self.history: dict[str, list[Seen]] = {}
@@ -94,7 +94,7 @@ class Watch:
             try:
                 event = self._decoder.decode(line)
             except msgspec.ValidationError as error:
-                raise RuntimeError(f"told something else than an event: {line.decode()}") from error
+                raise RuntimeError(f"received something else than an event: {line.decode()}") from error
             found = Seen(
                 at=now,
                 uid=event.object.metadata.uid,
@@ -108,7 +108,7 @@ class Watch:
     async def until(
         self, names: Iterable[str], holds: Callable[[Seen], bool], *, since: float = 0.0, patience: float = PATIENCE
     ) -> dict[str, float]:
-        """When each was first told to be so, not before an instant."""
+        """When each was first seen to be so, not before an instant."""
         missing = set(names)
         found: dict[str, float] = {}
         try:
@@ -124,22 +124,22 @@ class Watch:
                     await self._changed.wait()
         except TimeoutError:
             shown = {name: self.history.get(name, [])[-1:] for name in sorted(missing)[:3]}
-            raise TimeoutError(f"{len(missing)} were never told to be so ({holds.__name__}): {shown}") from None
+            raise TimeoutError(f"{len(missing)} were never seen to be so ({holds.__name__}): {shown}") from None
 
     def first(self, name: str, holds: Callable[[Seen], bool], *, since: float = 0.0) -> Seen | None:
         return next((seen for seen in self.history.get(name, ()) if seen.at >= since and holds(seen)), None)
 
     def left(self) -> list[str]:
         """The names of all that is not gone."""
-        return [name for name, told in self.history.items() if not told[-1].is_gone]
+        return [name for name, events in self.history.items() if not events[-1].is_gone]
 
     def last(self, name: str) -> Seen:
         return self.history[name][-1]
 
     def since(self, name: str, instant: float) -> list[Seen]:
-        """What held at an instant, and all that was told of it later."""
-        told = self.history[name]
-        return [*[seen for seen in told if seen.at < instant][-1:], *[seen for seen in told if seen.at >= instant]]
+        """What held at an instant, and all that was seen of it later."""
+        events = self.history[name]
+        return [*[seen for seen in events if seen.at < instant][-1:], *[seen for seen in events if seen.at >= instant]]
 
 
 @asynccontextmanager

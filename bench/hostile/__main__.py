@@ -21,7 +21,7 @@ from bench.hostile.attack import OVERTIME, Done
 from bench.hostile.meters import Meters, Phase, until_settled
 from bench.hostile.report import show_attack, show_node
 from bench.hostile.ways import KINDS
-from bench.options import conclude, end_in_order, tell
+from bench.options import conclude, end_in_order, log_line
 from bench.rows import Row
 from klet.cri.client import connect
 from klet.testing import containerd as runtime
@@ -41,7 +41,7 @@ async def measure(options: argparse.Namespace) -> list[Row]:
             connect(runtime_endpoint=containerd.endpoint, timeout=runtime.REQUEST_TIMEOUT) as client,
             run_api_server(directory / "api") as server,
         ):
-            tell(f"the API server is {server.name}")
+            log_line(f"the API server is {server.name}")
             cluster = Cluster(
                 directory=directory, identities=server.identities, transport=server.transport, containerd=containerd
             )
@@ -53,12 +53,12 @@ async def measure_node(node: NodeUnderTest, server: ApiServer, options: argparse
     certificate, key = server.identities.client("bench:client", ADMINS)
     meters = Meters(node=node, certificate=certificate, key=key)
     quiet = await meters.measure("quiet", seconds=options.quiet)
-    tell_failures("without attackers", quiet)
+    log_failures("without attackers", quiet)
     before = await until_settled(node.process)
-    tell(f"the agent has {before:.0f} MiB; the attack begins")
+    log_line(f"the agent has {before:.0f} MiB; the attack begins")
     hostile, done = await under_attack(meters, node.ports.api, options)
-    tell_failures("under attack", hostile)
-    tell(f"answers to the attackers: {done.answers}")
+    log_failures("under attack", hostile)
+    log_line(f"answers to the attackers: {done.answers}")
     await asyncio.sleep(REST)
     node.process.check()
     return [*show_node(quiet, hostile, before=before, after=node.process.whole_rss()), *show_attack(done)]
@@ -86,11 +86,11 @@ async def under_attack(meters: Meters, port: int, options: argparse.Namespace) -
     return phase, done
 
 
-def tell_failures(when: str, phase: Phase) -> None:
+def log_failures(when: str, phase: Phase) -> None:
     named = {"health": phase.health, "certificate": phase.certified, "kept": phase.kept, "pods": phase.pods}
     for what, samples in named.items():
         for failure, count in Counter(samples.failures).most_common(3):
-            tell(f"{when}, {what}: {count} x {failure}")
+            log_line(f"{when}, {what}: {count} x {failure}")
 
 
 def main() -> int:

@@ -11,13 +11,13 @@ import sys
 import uvloop
 
 from klet.aio.clock import SystemClock
-from klet.embedded.questions import Everything
+from klet.embedded.questions import AllowEverything
 from klet.embedded.server import build_api, serving
 from klet.embedded.store import Store
 
 
 async def serve(*, port: int, context: ssl.SSLContext) -> None:
-    api = build_api(store=Store.open(), tokens={}, rights=Everything(), clock=SystemClock())
+    api = build_api(store=Store.open(), tokens={}, rights=AllowEverything(), clock=SystemClock())
     async with serving(api, host="127.0.0.1", port=port, context=context):
         await asyncio.Event().wait()
 

@@ -16,7 +16,7 @@ FORK_SUPPORT = "GRPC_ENABLE_FORK_SUPPORT"
 """Whether gRPC prepares for a child that goes on using its connections; read once, when it is imported."""
 OTHERS_WRITE = 0o022
 YOUNG = 5000
-"""So many new objects are looked through for garbage at a time: nearly all go by themselves long before."""
+"""So many new objects are looked through for garbage at a time: nearly all are freed without it long before."""
 
 
 def main() -> int:
@@ -72,7 +72,7 @@ def lightly() -> Iterator[None]:
 
 
 def agent_arguments(program: str, arguments: Sequence[str]) -> Sequence[str] | None:
-    """The agent's own arguments, or None when this is not a call of the agent."""
+    """Return the agent's own arguments, or None when this is not a call of the agent."""
     if PurePath(program).name == "kubelet":
         return arguments
     if arguments[:1] == ["run"]:
@@ -81,7 +81,7 @@ def agent_arguments(program: str, arguments: Sequence[str]) -> Sequence[str] | N
 
 
 def is_version_request(arguments: Sequence[str]) -> bool:
-    """Whether `--version` asks for the short form; `--version=raw` is left to the agent's flags."""
+    """Return whether `--version` asks for the short form; `--version=raw` is left to the agent's flags."""
     for argument in arguments:
         if argument == "--":
             return False

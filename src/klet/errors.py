@@ -16,14 +16,14 @@ import logging
 class KletError(Exception):
     """Base of every error klet raises on purpose."""
 
-    is_told = False
-    """Whether somebody tells users of it for all who meet it, as of an API server that does not answer."""
+    is_reported_elsewhere = False
+    """Whether another part reports it once for all, as for an API server that does not answer."""
 
 
 def level_for(error: BaseException | None, usual: int = logging.WARNING) -> int:
-    """At which level to log a failure: what is told elsewhere is for debugging only."""
+    """Return the level at which to log a failure: what is reported elsewhere is for debugging only."""
     while error is not None:
-        if isinstance(error, KletError) and error.is_told:
+        if isinstance(error, KletError) and error.is_reported_elsewhere:
             return logging.DEBUG
         error = error.__cause__
     return usual

@@ -123,7 +123,7 @@ class MetricRegistry:
         return series
 
     def write(self) -> bytes:
-        """The text of every metric, sorted by name."""
+        """Return the text of every metric, sorted by name."""
         return "".join(_lines(self._metrics[name] for name in sorted(self._metrics))).encode()
 
     def _register(self, name: str, about: str, series: Counter | Gauge | Histogram) -> None:

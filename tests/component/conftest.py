@@ -11,7 +11,7 @@ import pytest
 from klet.api.config import ConfigMap
 from klet.api.meta import ObjectMeta
 from klet.embedded.identities import ApiUser
-from klet.embedded.questions import Everything
+from klet.embedded.questions import AllowEverything
 from klet.embedded.server import EmbeddedApi, build_api, serving
 from klet.embedded.store import Store
 from klet.kube.access import Access, Login
@@ -21,7 +21,7 @@ from klet.kube.informer import Informer, InformerSettings
 from klet.kube.throttle import Unlimited
 from klet.kube.transport import Transport
 from klet.kube.watch import Watcher, WatchScope
-from klet.testing.clock import HastyClock
+from klet.testing.clock import FastClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Cluster:
     transport: Transport
 
     def informer(self, namespace: str = "default") -> Informer[ConfigMap]:
-        settings = InformerSettings(self.client, self.watcher, HastyClock(), random.Random(1))
+        settings = InformerSettings(self.client, self.watcher, FastClock(), random.Random(1))
         return Informer(struct=ConfigMap, scope=WatchScope(namespace), settings=settings)
 
     async def put(self, name: str, **data: str) -> ConfigMap:
@@ -44,9 +44,9 @@ class Cluster:
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
-    clock = HastyClock()
+    clock = FastClock()
     tokens = {"secret": ApiUser("admin", groups=("system:masters",))}
-    api = build_api(store=Store.open(), tokens=tokens, rights=Everything(), clock=clock)
+    api = build_api(store=Store.open(), tokens=tokens, rights=AllowEverything(), clock=clock)
     async with serving(api, host="127.0.0.1") as port:
         login = Login(token="secret")
         transport = Transport(

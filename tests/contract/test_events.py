@@ -12,7 +12,7 @@ async def test_a_sandbox_is_created_and_started(bench):
     assert bench.events.topics(pod.id) == ["/containers/create", "/tasks/create", "/tasks/start"]
 
 
-async def test_the_whole_life_of_a_container_is_told_in_order(bench):
+async def test_the_whole_life_of_a_container_is_reported_in_order(bench):
     pod = await bench.pod()
     status = await bench.run_to_end(pod, "sh", "-c", "sleep 1; exit 3")
     await bench.events.until("/tasks/delete", status.id)
@@ -65,7 +65,7 @@ async def test_envelopes_carry_namespace_time_and_bare_type(bench):
     assert abs(stamp - created_at) < 10e9
 
 
-async def test_klets_own_subscription_tells_start_and_stop(bench):
+async def test_klets_own_subscription_reports_start_and_stop(bench):
     pod = await bench.pod()
     container = await bench.create(pod, "sh", "-c", "sleep 1")
     kinds = []

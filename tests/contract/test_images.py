@@ -93,7 +93,7 @@ async def test_a_container_outlives_its_image_and_still_names_it(bench):
     assert (status.image.image, status.image_ref) == ("klet.local/passing:1", found.id)
 
 
-async def test_removing_an_image_is_told(bench):
+async def test_removing_an_image_sends_an_event(bench):
     await bench.import_image("klet.local/passing:1")
     found = await image(bench, "klet.local/passing:1")
     await bench.client.remove_image(pb.RemoveImageRequest(image=spec("klet.local/passing:1")))

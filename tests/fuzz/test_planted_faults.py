@@ -20,7 +20,7 @@ from klet.testing.fuzz.corpus import NoCorpus
 from klet.testing.fuzz.engine import Fuzzer
 from klet.testing.fuzz.target import Limits
 from klet.testing.fuzz.targets.checkpoints import File, checkpoints
-from klet.testing.fuzz.targets.directory_names import directory_names, keep_house
+from klet.testing.fuzz.targets.directory_names import directory_names, run_housekeeping
 from klet.testing.fuzz.targets.kubeconfigs import kubeconfigs
 from klet.testing.fuzz.targets.log_lines import log_lines
 from klet.testing.fuzz.targets.manifests import manifests
@@ -252,5 +252,5 @@ def test_a_sweep_that_trips_over_names():
 
 def test_klets_own_sweep_is_what_the_target_runs(tmp_path):
     """The planted ones take its place through the same argument."""
-    with directory_names(keep_house).opened() as run:
+    with directory_names(run_housekeeping).opened() as run:
         assert run(b"") == (False,) * 5

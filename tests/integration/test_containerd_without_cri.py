@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from klet.aio.clock import SystemClock
 from klet.cli.node.daemons import containerd_service, run_services, stop_daemon
 from klet.cli.node.node import NodeError, find_node
-from klet.cli.node.runtime_wait import RUNTIME_DEADLINE, until_runtime_ready
+from klet.cli.node.preparation import RUNTIME_DEADLINE, until_runtime_ready
 from klet.cli.node.supervisor import OWN_NAME
 from klet.host.cni import build_cni_list
 from klet.host.containerd_config import ContainerdSettings, build_containerd_config
@@ -59,7 +59,7 @@ async def start(node, settings):
     await run_services(node, [containerd_service(node, program=program, revision="1")], clock=CLOCK)
 
 
-async def test_the_error_of_the_plugin_is_told_at_once(node, settings):
+async def test_the_error_of_the_plugin_is_reported_at_once(node, settings):
     await start(node, settings)
     with pytest.raises(NodeError) as caught:
         async with asyncio.timeout(RUNTIME_DEADLINE.total_seconds() / 2):

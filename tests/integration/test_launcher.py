@@ -163,7 +163,7 @@ def test_a_changed_file_installs_again(installed, name):
     assert installed.builds() == builds + 1
 
 
-def test_a_broken_venv_is_made_anew(installed):
+def test_a_broken_venv_is_made_again(installed):
     python = installed.directory / ".venv/bin/python"
     (installed.directory / ".venv/klet-stamp").unlink()
     python.unlink()
@@ -171,7 +171,7 @@ def test_a_broken_venv_is_made_anew(installed):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: run the tests as root")
-def test_a_user_who_may_not_run_the_venvs_python_is_told_so(installed, tmp_path_factory):
+def test_a_user_who_may_not_run_the_venvs_python_gets_an_error_that_says_so(installed, tmp_path_factory):
     public = Path(f"/tmp/klet-launcher-{os.getpid()}")
     private = tmp_path_factory.mktemp("private")
     private.chmod(0o700)

@@ -21,8 +21,7 @@ from klet.cli.node.paths import node_names
 from klet.host.containerd_probe import has_capability
 from klet.host.mounts import list_mounts
 from klet.host.procfs import CAP_SYS_RESOURCE
-from klet.testing.containerd import why_impossible
-from klet.testing.crun import has_mixed_controllers
+from klet.testing.containerd import has_mixed_controllers, why_impossible
 
 ROOT = Path(__file__).parents[2]
 KLET = ROOT / "klet"
@@ -98,9 +97,9 @@ def processes_of(state):
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):
-                told = (entry / "cmdline").read_text() + (entry / "cgroup").read_text()
-                if any(mark in told for mark in marks):
-                    yield int(entry.name), told
+                reported = (entry / "cmdline").read_text() + (entry / "cgroup").read_text()
+                if any(mark in reported for mark in marks):
+                    yield int(entry.name), reported
 
 
 class UserNode:
@@ -399,6 +398,6 @@ def _addresses(node):
 @pytest.mark.skipif(
     has_capability(CAP_SYS_RESOURCE), reason="only where OOM scores may not be lowered: this machine may"
 )
-def test_containerd_is_told_when_scores_cannot_be_lowered(node):
+def test_containerd_is_configured_for_scores_that_cannot_be_lowered(node):
     node.up()
     assert "restrict_oom_score_adj = true" in (node.state / "etc/containerd.toml").read_text()

@@ -29,11 +29,11 @@ from klet.api.authorization import SubjectAccessReviewSpec
 from klet.api.codec import convert
 from klet.api.pod import Pod
 from klet.embedded.identities import ApiUser
-from klet.embedded.questions import Everything
+from klet.embedded.questions import AllowEverything
 from klet.embedded.server import EmbeddedApi, build_api
 from klet.embedded.store import Key, Store
 from klet.host.mounts import unmount_tree
-from klet.kube.access import Access, Login, Material
+from klet.kube.access import Access, Login, PemSource
 from klet.kube.client import KubeClient
 from klet.kube.credentials import Credentials
 from klet.kube.throttle import Unlimited
@@ -158,7 +158,7 @@ async def run_api_server(pki: Any, *, tokens: dict[str, ApiUser], rights: Any) -
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
         port = runner.addresses[0][1]
         authority, login = pki.pair("ca")[0].read_bytes(), Login(token=OWNER_TOKEN)
-        access = Access(server=f"https://127.0.0.1:{port}", authority=Material(data=authority), login=login)
+        access = Access(server=f"https://127.0.0.1:{port}", authority=PemSource(data=authority), login=login)
         transport = Transport(access=access, credentials=Credentials(login=login, clock=clock))
         client = KubeClient(transport=transport, throttle=Unlimited(), timeout=timedelta(seconds=10), clock=clock)
         yield ApiServer(api, client, port, authority, requests)
@@ -279,7 +279,7 @@ class Target:
         await self.agent.until(waits, what=f"{pod}/{container}: {reason}")
         return found
 
-    async def told(self, decision: str, *, about: str, uid: str = "") -> str:
+    async def reported(self, decision: str, *, about: str, uid: str = "") -> str:
         """The message of a decision about a pod of the API server or of the node, once there is one."""
         try:
             async with asyncio.timeout(PATIENCE), aclosing(self.agent.records(name=about)) as records:
@@ -334,7 +334,7 @@ class Attack:
         target = Target(directory=self.directory, node=node, runtime=runtime, pki=self._pki, streamer=streamer)
         node.settings |= target.settings() | settings
         if cluster:
-            server = run_api_server(self._pki, tokens=tokens or {}, rights=rights or Everything())
+            server = run_api_server(self._pki, tokens=tokens or {}, rights=rights or AllowEverything())
             target.cluster = await self._stack.enter_async_context(server)
         return target
 
@@ -369,7 +369,7 @@ async def attack(tmp_path: Path, pki: Any) -> AsyncIterator[Attack]:
         yield made
 
 
-class DoorRights:
+class ReaderRights:
     """The owner of the certificate may do everything, the reader may read through nodes/proxy."""
 
     def __init__(self) -> None:
@@ -387,21 +387,21 @@ class DoorRights:
 
 
 @pytest.fixture
-def door(open_door: Target) -> Target:
+def node_api(network_target: Target) -> Target:
     """The node for attacks from the network, with nothing remembered of those before."""
-    open_door.runtime.history.clear()
-    open_door.streamer.heads.clear()
-    open_door.streamer.behave = Streamer().behave
-    open_door.rights.asked.clear()
-    return open_door
+    network_target.runtime.history.clear()
+    network_target.streamer.heads.clear()
+    network_target.streamer.behave = Streamer().behave
+    network_target.rights.asked.clear()
+    return network_target
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def open_door(tmp_path_factory: pytest.TempPathFactory, pki: Any) -> AsyncIterator[Target]:
+async def network_target(tmp_path_factory: pytest.TempPathFactory, pki: Any) -> AsyncIterator[Target]:
     """One node for all attacks from the network: every port is open, and the pod `web` runs."""
-    directory = tmp_path_factory.mktemp("door")
+    directory = tmp_path_factory.mktemp("node_api")
     async with attacking(directory, pki) as attack:
-        rights = DoorRights()
+        rights = ReaderRights()
         tokens = {"reader-token": ApiUser("reader"), "stranger-token": ApiUser("stranger")}
         target = await attack.on(cluster=True, tokens=tokens, rights=rights)
         target.rights = rights

@@ -43,7 +43,7 @@ async def test_flags_alone_do_not_open_a_node_to_the_network(attack):
     assert target.runtime.calls == ()
 
 
-async def test_a_configuration_without_a_word_on_access_lets_nobody_in(attack):
+async def test_a_configuration_without_access_settings_authorizes_nobody(attack):
     target = await attack.on(cluster=True)
     for setting in ("authentication", "authorization"):
         del target.node.settings[setting]

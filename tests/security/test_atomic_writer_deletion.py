@@ -89,7 +89,7 @@ async def test_neither_an_update_nor_the_end_of_the_pod_touches_the_host(attack,
         for name in volumes:
             await client.delete(Pod, name, "default", grace=0)
         await target.agent.until(lambda pods: not pods, what="the end of the pods")
-        await target.agent.until_told(removed(target), what="the end of their directories")
+        await target.agent.until_recorded(removed(target), what="the end of their directories")
     assert files_of(outside) == before
 
 

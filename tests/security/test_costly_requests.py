@@ -38,18 +38,18 @@ def processor_time(agent):
         ),
     ],
 )
-async def test_a_request_of_a_stranger_costs_what_it_is_long(door, request_):
-    for port in (door.port, door.healthz_port, door.read_only_port):
-        before = processor_time(door.agent)
+async def test_the_cost_of_an_unauthenticated_request_is_linear_in_its_length(node_api, request_):
+    for port in (node_api.port, node_api.healthz_port, node_api.read_only_port):
+        before = processor_time(node_api.agent)
         for _ in range(REQUESTS):
-            assert (await door.send(request_ + LAST, who=None, port=port)).startswith(b"HTTP/1.1 4")
-        assert processor_time(door.agent) - before < SECONDS
+            assert (await node_api.send(request_ + LAST, who=None, port=port)).startswith(b"HTTP/1.1 4")
+        assert processor_time(node_api.agent) - before < SECONDS
 
 
 @pytest.mark.parametrize("target", [b"http://xn--a.xn--/healthz", b"http://[::1/healthz", b"http://x:99999999/healthz"])
-async def test_no_host_in_a_target_leaves_a_client_without_an_answer(door, target):
+async def test_no_host_in_a_target_leaves_a_client_without_an_answer(node_api, target):
     async with asyncio.timeout(20):
-        said = await door.send(get(target) + LAST, who=None, port=door.healthz_port)
+        said = await node_api.send(get(target) + LAST, who=None, port=node_api.healthz_port)
     assert said.count(b"HTTP/1.1 200") == 2
 
 
@@ -63,8 +63,8 @@ async def test_no_host_in_a_target_leaves_a_client_without_an_answer(door, targe
         pytest.param(b"GET /healthz HTTP/1.1\r\nHost: n\r\nSec-WebSocket-Key1: x\r\n\r\n", id="an old WebSocket"),
     ],
 )
-async def test_no_answer_says_what_the_server_is_made_of(door, request_):
-    for port in (door.port, door.healthz_port):
-        said = await door.send(request_ + LAST, who=None, port=port)
+async def test_no_response_names_the_program_of_the_server(node_api, request_):
+    for port in (node_api.port, node_api.healthz_port):
+        said = await node_api.send(request_ + LAST, who=None, port=port)
         assert said.startswith(b"HTTP/1.1 ")
         assert b"server:" not in said.lower()

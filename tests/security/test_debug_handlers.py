@@ -24,25 +24,25 @@ PATHS = (
 )
 
 
-async def test_ports_without_a_check_have_none(door):
-    for port in (door.healthz_port, door.read_only_port):
-        assert await door.ask("/healthz", port=port) == (200, "ok")
-        answers = {path: await door.ask(path, port=port) for path in PATHS}
+async def test_ports_without_a_check_have_none(node_api):
+    for port in (node_api.healthz_port, node_api.read_only_port):
+        assert await node_api.ask("/healthz", port=port) == (200, "ok")
+        answers = {path: await node_api.ask(path, port=port) for path in PATHS}
         assert {path: status for path, (status, _) in answers.items() if status not in {404, 405}} == {}
         assert not any("apiVersion" in text or "klet" in text for _, text in answers.values())
 
 
-async def test_metrics_are_for_readers_and_not_on_the_health_port(door):
+async def test_metrics_are_on_the_read_only_port_and_not_on_the_health_port(node_api):
     """As upstream has it."""
-    assert (await door.ask("/metrics", port=door.healthz_port))[0] == 404
-    assert (await door.ask("/metrics", port=door.read_only_port))[0] == 200
+    assert (await node_api.ask("/metrics", port=node_api.healthz_port))[0] == 404
+    assert (await node_api.ask("/metrics", port=node_api.read_only_port))[0] == 200
 
 
-async def test_pods_are_not_on_the_health_port(door):
-    assert (await door.ask("/pods", port=door.healthz_port))[0] == 404
+async def test_pods_are_not_on_the_health_port(node_api):
+    assert (await node_api.ask("/pods", port=node_api.healthz_port))[0] == 404
 
 
-async def test_the_api_has_none_either(door):
+async def test_the_api_has_none_either(node_api):
     for path in PATHS[:6]:
-        assert (await door.ask(path))[0] == 404
-        assert (await door.ask(path, who=None))[0] in {401, 404}
+        assert (await node_api.ask(path))[0] == 404
+        assert (await node_api.ask(path, who=None))[0] in {401, 404}

@@ -1,4 +1,4 @@
-"""Disks filled by way of the node's own files: /etc/hosts (CVE-2020-8557), the file for last words, logs.
+"""Disks filled by way of the node's own files: /etc/hosts (CVE-2020-8557), the file for termination message, logs.
 
 What a node does about it today: such files cost no memory, /etc/hosts is written again by the next start, and all of it
 goes with the pod. Eviction by local storage and the rotation of logs are not built yet.
@@ -33,7 +33,7 @@ async def end(target, name):
     return status.state.terminated.message
 
 
-async def test_last_words_cost_no_memory_and_stay_short(attack, pod):
+async def test_termination_messages_cost_no_memory_and_stay_short(attack, pod):
     policies = {"words": "File", "lines": "FallbackToLogsOnError"}
     async with attack() as target:
         await target.start(pod("quiet"))
@@ -51,8 +51,8 @@ async def test_last_words_cost_no_memory_and_stay_short(attack, pod):
         assert target.memory() - before < LITTLE_MEMORY
 
 
-async def test_the_last_lines_of_logs_without_end_hold_up_nobody(attack, pod):
-    """More logs than there are threads for last words, each with a hole that takes hours to read."""
+async def test_the_last_lines_of_logs_without_end_delay_no_other(attack, pod):
+    """More logs than there are threads for termination message, each with a hole that takes hours to read."""
     main = {"terminationMessagePolicy": "FallbackToLogsOnError"}
     async with attack() as target:
         for number in range(3):
@@ -65,7 +65,7 @@ async def test_the_last_lines_of_logs_without_end_hold_up_nobody(attack, pod):
         assert await end(target, "other") == ""
 
 
-async def test_a_log_costs_no_memory_and_holds_up_nobody(attack, pod):
+async def test_a_log_costs_no_memory_and_delays_no_other(attack, pod):
     async with attack() as target:
         uid = (await target.start(pod("web"))).metadata.uid
         _, _, log = files_of(target, uid)
@@ -91,7 +91,7 @@ async def test_hosts_are_short_again_after_a_restart_and_all_goes_with_the_pod(a
         grow(hosts)
         target.node.remove("web")
         await target.agent.until(lambda pods: not pods, what="the end of the pod")
-        await target.agent.until_told(gone(hosts, words, log), what="the end of its files")
+        await target.agent.until_recorded(gone(hosts, words, log), what="the end of its files")
 
 
 def restarts(pods):

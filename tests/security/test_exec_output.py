@@ -33,14 +33,14 @@ async def run_klet(*arguments):
 
 
 async def provoke(target, pod):
-    """A probe, a hook and a container's last words, each with output; returns all that was recorded."""
+    """A probe, a hook and a container's termination message, each with output; returns all that was recorded."""
     target.node.write("ended", pod("ended", short={}))
-    await target.agent.heard("ended", "BackOff")
+    await target.agent.recorded("ended", "BackOff")
     await target.start(pod("probed", main={"readinessProbe": PROBE}))
-    await target.agent.heard("probed", "Unhealthy")
+    await target.agent.recorded("probed", "Unhealthy")
     hook = {"lifecycle": {"postStart": {"exec": {"command": ["begin"]}}, "preStop": {"exec": {"command": ["end"]}}}}
     target.node.write("hooked", pod("hooked", main=hook))
-    await target.agent.heard("hooked", "FailedPostStartHook")
+    await target.agent.recorded("hooked", "FailedPostStartHook")
     return [json.loads(line) for line in (await target.agent.text("/klet/v1/journal")).splitlines()]
 
 

@@ -30,11 +30,11 @@ async def refuse(_reader, writer):
         pytest.param("/nothing", id="no path at all"),
     ],
 )
-async def test_the_connection_ends_and_what_follows_is_dropped(door, path):
-    door.streamer.behave = refuse
-    said = await door.send(upgrade(path) + HIDDEN)
+async def test_the_connection_ends_and_what_follows_is_dropped(node_api, path):
+    node_api.streamer.behave = refuse
+    said = await node_api.send(upgrade(path) + HIDDEN)
     assert said.count(b"HTTP/1.1 ") == 1
     assert b"HTTP/1.1 101" not in said
     assert b"connection: close" in said.lower()
-    assert door.calls("ExecSync") == []
-    assert not any(b"behind" in head for head in door.streamer.heads)
+    assert node_api.calls("ExecSync") == []
+    assert not any(b"behind" in head for head in node_api.streamer.heads)

@@ -60,7 +60,7 @@ async def test_nobody_else_may_write(attack, pod, no_umask):
         uid = made.metadata.uid
         of_pod = target.node.root / "pods" / uid
         words = list((target.node.root / "pods").glob("*/containers/*/*"))
-        # Volumes and files for last words are for whichever user a container has, as upstream's are. Behind the
+        # Volumes and termination message files are for whichever user a container has, as upstream's are. Behind the
         # directory of their pod nobody else gets at them.
         expected = {target.volume(uid, "empty-dir", "empty"), target.volume(uid, "secret", "secret"), *words}
         assert sorted(set(writable(target.node.root, target.node.logs, pki)) ^ expected) == []

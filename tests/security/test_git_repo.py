@@ -25,7 +25,9 @@ async def test_git_is_never_run(attack, pod, git):
     async with attack(cluster=True) as target:
         spec = {"containers": [{"name": "main", "image": IMAGE, **MOUNT}], "volumes": [VOLUME]}
         made = await target.cluster.slip_in("api", spec)
-        assert "no volume plugin matched" in await target.told("FailedMount", about="api", uid=made["metadata"]["uid"])
+        assert "no volume plugin matched" in await target.reported(
+            "FailedMount", about="api", uid=made["metadata"]["uid"]
+        )
         target.node.write("web", pod("web", main=MOUNT, spec={"volumes": [VOLUME]}))
         await target.start(pod("zz-last"))
         assert {each.metadata.name for each in target.created()} == {"main"}

@@ -44,10 +44,10 @@ async def test_each_type_takes_its_own_kind_alone(attack, pod, outside):
                 target.node.write(name, pod(name, **mounting(things / thing, kind)))
                 (given if thing in fitting else refused).append(name)
         for name in refused:
-            [record] = await target.agent.heard(name, "FailedMount")
+            [record] = await target.agent.recorded(name, "FailedMount")
             assert "hostPath type check failed" in record["message"]
         for name in given:
-            await target.agent.heard(name, "Started")
+            await target.agent.recorded(name, "Started")
         paths = {mount.host_path for each in target.created() for mount in each.mounts if mount.container_path == "/v"}
         assert paths == {str(things / thing) for fitting in ACCEPTED.values() for thing in fitting}
     assert sorted(things.rglob("*")) == before
@@ -61,7 +61,7 @@ async def test_what_may_be_made_replaces_nothing(attack, pod, outside):
         for kind, thing in (("DirectoryOrCreate", "file"), ("DirectoryOrCreate", "socket"), ("FileOrCreate", "pipe")):
             name = f"{kind}-{thing}".lower()
             target.node.write(name, pod(name, **mounting(things / thing, kind)))
-            await target.agent.heard(name, "FailedMount")
+            await target.agent.recorded(name, "FailedMount")
         assert target.created() == []
     assert sorted(things.rglob("*")) == before
 

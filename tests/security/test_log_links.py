@@ -61,7 +61,7 @@ async def test_a_log_that_is_something_else_is_neither_read_nor_followed_when_it
         for number in range(len(SWAPS)):
             target.node.remove(f"web{number}")
         await target.agent.until(lambda pods: not pods, what="the end of the pods")
-        await target.agent.until_told(is_empty(target.node.root / "pods"), what="the end of their directories")
+        await target.agent.until_recorded(is_empty(target.node.root / "pods"), what="the end of their directories")
         assert sorted(str(path) for path in outside.rglob("*")) == before
 
 
@@ -99,7 +99,7 @@ def has_restarted(pods):
     return status.restart_count == 1 and status.state.running
 
 
-async def test_the_last_words_are_not_read_through_a_link(attack, pod, outside):
+async def test_the_termination_message_is_not_read_through_a_link(attack, pod, outside):
     """Both the file for them and the log, which stands in for it."""
     policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
     async with attack() as target:

@@ -13,18 +13,18 @@ def requests(prefix):
     return ("\r\n".join(heads) + "Connection: close\r\n\r\n").encode()
 
 
-async def test_paths_leave_nothing_behind(door):
-    await door.send(requests("first"), who=None, port=door.healthz_port)
-    lines, memory = len(door.agent.log.splitlines()), door.memory()
-    said = await door.send(requests("second"), who=None, port=door.healthz_port)
-    said += await door.send(requests("third"), who="admin")
+async def test_paths_leave_nothing_behind(node_api):
+    await node_api.send(requests("first"), who=None, port=node_api.healthz_port)
+    lines, memory = len(node_api.agent.log.splitlines()), node_api.memory()
+    said = await node_api.send(requests("second"), who=None, port=node_api.healthz_port)
+    said += await node_api.send(requests("third"), who="admin")
     assert said.count(b"HTTP/1.1 404") >= 2 * PATHS - 1
-    assert len(door.agent.log.splitlines()) - lines < LINES
-    assert door.memory() - memory < 4 << 20
+    assert len(node_api.agent.log.splitlines()) - lines < LINES
+    assert node_api.memory() - memory < 4 << 20
     # Requests that are refused are worth a line each, but only so many.
     heads = [f"GET /pods?{n} HTTP/1.1\r\nHost: n\r\nAuthorization: Bearer bad\r\n" for n in range(2 * LINES)]
-    said = await door.send(("\r\n".join(heads) + "Connection: close\r\n\r\n").encode(), who=None)
+    said = await node_api.send(("\r\n".join(heads) + "Connection: close\r\n\r\n").encode(), who=None)
     assert said.count(b"HTTP/1.1 401") == 2 * LINES
-    assert len(door.agent.log.splitlines()) - lines < LINES
+    assert len(node_api.agent.log.splitlines()) - lines < LINES
     # Where there are metrics one day, no path is in them.
-    assert "third-1" not in (await door.ask("/metrics"))[1]
+    assert "third-1" not in (await node_api.ask("/metrics"))[1]

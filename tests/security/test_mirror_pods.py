@@ -59,7 +59,7 @@ async def test_a_mirror_belongs_to_the_node_and_claims_nothing(attack, pod):
     }
     async with attack(cluster=True) as target:
         target.node.write("web", manifest)
-        await target.told("Started", about="web-node")
+        await target.reported("Started", about="web-node")
         await target.cluster.until(lambda: "web-node" in names(target), what="a mirror")
         [mirror] = target.cluster.objects("pods")
         [node] = target.cluster.objects("nodes")
@@ -71,3 +71,16 @@ async def test_a_mirror_belongs_to_the_node_and_claims_nothing(attack, pod):
         assert annotations["kubernetes.io/config.source"] == "file"
         assert mirror["spec"]["nodeName"] == "node"
         assert "resourceClaims" not in mirror["spec"]
+
+
+async def test_two_manifests_with_one_uid_are_not_mixed(attack, pod):
+    """The second neither joins the sandbox of the first nor keeps anything running after it."""
+    first, second = pod("aa-first"), pod("bb-second")
+    for manifest in (first, second):
+        manifest["metadata"]["uid"] = "3b241101-e2bb-4255-8caf-4136c566a962"
+    async with attack() as target:
+        target.node.write("aa-first", first)
+        target.node.write("bb-second", second)
+        await target.start(pod("zz-last"))
+        assert set(await target.agent.pods()) == {"aa-first", "zz-last"}
+        assert len(target.created()) == 2

@@ -30,22 +30,22 @@ QUERIES = (
 )
 
 
-async def test_files_of_the_node_are_not_served(door):
+async def test_files_of_the_node_are_not_served(node_api):
     for path in FILES:
-        status, text = await door.ask(path)
+        status, text = await node_api.ask(path)
         assert status == 404
         assert "root:" not in text
 
 
-async def test_services_are_not_asked_for_their_logs(door):
+async def test_services_are_not_asked_for_their_logs(node_api):
     for query in QUERIES:
         for options in ("", "&boot=-1", "&sinceTime=x%0ay", "&pattern=%28%61%2b%29%2b", "&tailLines=-1"):
-            status, text = await door.ask(f"/logs/?query={query}{options}")
+            status, text = await node_api.ask(f"/logs/?query={query}{options}")
             assert (status, "uid=" in text) == (404, False)
 
 
-async def test_strangers_learn_as_little(door):
+async def test_unauthenticated_clients_learn_as_little(node_api):
     for path in FILES:
-        assert (await door.ask(path, who=None))[0] in {401, 404}
-        for port in (door.healthz_port, door.read_only_port):
-            assert (await door.ask(path, who=None, port=port))[0] in {404, 405}
+        assert (await node_api.ask(path, who=None))[0] in {401, 404}
+        for port in (node_api.healthz_port, node_api.read_only_port):
+            assert (await node_api.ask(path, who=None, port=port))[0] in {404, 405}

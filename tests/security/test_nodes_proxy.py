@@ -14,8 +14,8 @@ WEBSOCKET = {
 }
 
 
-async def test_a_reader_reads(door):
-    status, text = await door.ask("/pods", who=None, headers=READER)
+async def test_a_reader_reads(node_api):
+    status, text = await node_api.ask("/pods", who=None, headers=READER)
     assert status == 200
     assert '"web"' in text
 
@@ -33,32 +33,32 @@ async def test_a_reader_reads(door):
         "/exec%2Fdefault/web/main?command=id&output=1",
     ],
 )
-async def test_a_reader_does_not_act(door, path):
-    status, _ = await door.ask(path, who=None, headers=READER | WEBSOCKET)
+async def test_a_reader_does_not_act(node_api, path):
+    status, _ = await node_api.ask(path, who=None, headers=READER | WEBSOCKET)
     assert status in {301, 403, 404}
-    assert door.streamer.heads == []
-    assert door.calls("Exec") + door.calls("Attach") + door.calls("PortForward") == []
+    assert node_api.streamer.heads == []
+    assert node_api.calls("Exec") + node_api.calls("Attach") + node_api.calls("PortForward") == []
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_reader_does_not_run_commands(door, method):
-    status, _ = await door.ask("/run/default/web/main?cmd=id", who=None, method=method, headers=READER)
+async def test_a_reader_does_not_run_commands(node_api, method):
+    status, _ = await node_api.ask("/run/default/web/main?cmd=id", who=None, method=method, headers=READER)
     assert status in {403, 405}
-    assert door.calls("ExecSync") == []
+    assert node_api.calls("ExecSync") == []
 
 
-async def test_a_method_of_the_readers_choice_changes_nothing(door):
+async def test_a_method_of_the_readers_choice_changes_nothing(node_api):
     headers = READER | {"X-HTTP-Method-Override": "GET", "X-Original-URL": "/pods", "X-Rewrite-URL": "/pods"}
-    assert (await door.ask("/run/default/web/main?cmd=id", who=None, method="POST", headers=headers))[0] == 403
+    assert (await node_api.ask("/run/default/web/main?cmd=id", who=None, method="POST", headers=headers))[0] == 403
 
 
-async def test_another_user_cannot_be_claimed(door):
+async def test_another_user_cannot_be_claimed(node_api):
     headers = READER | {
         "Impersonate-User": "admin",
         "X-Remote-User": "admin",
         "X-Remote-Group": "system:masters",
         "X-Forwarded-User": "admin",
     }
-    assert (await door.ask("/run/default/web/main?cmd=id", who=None, method="POST", headers=headers))[0] == 403
-    assert {asked.user for asked in door.rights.asked if asked.user != "reader"} <= {"admin", "stranger"}
-    assert door.calls("ExecSync") == []
+    assert (await node_api.ask("/run/default/web/main?cmd=id", who=None, method="POST", headers=headers))[0] == 403
+    assert {asked.user for asked in node_api.rights.asked if asked.user != "reader"} <= {"admin", "stranger"}
+    assert node_api.calls("ExecSync") == []

@@ -31,10 +31,10 @@ async def test_who_pulls_always_needs_a_login_although_the_image_is_there(attack
         for name, password in (("good", "right-pass"), ("bad", "wrong-pass")):
             await target.cluster.client.create(login(name, password), "default")
         await target.cluster.bind("owner", spec("Always", "good"))
-        await target.told("Started", about="owner")
+        await target.reported("Started", about="owner")
         for name, secrets in (("stranger", ()), ("guesser", ("bad",))):
             await target.cluster.bind(name, spec("Always", *secrets))
-            assert "pull access denied" in await target.told("Failed", about=name)
+            assert "pull access denied" in await target.reported("Failed", about=name)
         assert len(target.created()) == 1
 
 
@@ -52,7 +52,7 @@ async def test_a_login_is_tried_at_its_own_registry_alone(attack):
             container = {"name": "main", "image": image, "imagePullPolicy": "Always"}
             wanted = {"containers": [container], "imagePullSecrets": [{"name": "good"}]}
             await target.cluster.bind(f"p{number}", wanted)
-            await target.told("Failed", about=f"p{number}")
+            await target.reported("Failed", about=f"p{number}")
         assert len(target.calls("PullImage")) >= len(names)
         assert not any(pull.HasField("auth") for pull in target.calls("PullImage"))
 

@@ -56,20 +56,20 @@ def with_header(*lines):
         pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", id="the preface of HTTP/2"),
     ],
 )
-async def test_nothing_is_hidden_behind_a_first_request(door, request_):
-    for port in (door.port, door.healthz_port, door.read_only_port):
-        said = await door.send(request_ + HIDDEN, port=port)
+async def test_nothing_is_hidden_behind_a_first_request(node_api, request_):
+    for port in (node_api.port, node_api.healthz_port, node_api.read_only_port):
+        said = await node_api.send(request_ + HIDDEN, port=port)
         assert said.count(b"HTTP/1.1 ") <= 1
         assert b"HTTP/1.1 2" not in said
-    assert door.calls("ExecSync") == []
+    assert node_api.calls("ExecSync") == []
 
 
-async def test_what_is_a_body_stays_one(door):
+async def test_what_is_a_body_stays_one(node_api):
     """Where both sides agree the body is read as one, and the next request is the next."""
     body = with_header(b"Content-Length: %d" % len(HIDDEN)) + HIDDEN
     chunks = HEAD + CHUNKED + b"\r\n%x;ext=1\r\n%b\r\n0\r\nTrailer: x\r\n\r\n" % (len(HIDDEN), HIDDEN)
     last = b"GET /healthz HTTP/1.1\r\nHost: n\r\nConnection: close\r\n\r\n"
-    said = await door.send(body + chunks + last)
+    said = await node_api.send(body + chunks + last)
     assert said.count(b"HTTP/1.1 405") == 2
     assert said.count(b"HTTP/1.1 200") == 1
-    assert door.calls("ExecSync") == []
+    assert node_api.calls("ExecSync") == []

@@ -37,7 +37,7 @@ async def test_who_asks_not_to_be_root_is_not(attack, pod):
         for number, (own, shared, image, _) in enumerate(cases):
             name = f"p{number}"
             if is_safe(own, shared, image):
-                await target.agent.heard(name, "Started")
+                await target.agent.recorded(name, "Started")
             else:
                 await target.waiting(name, name, reason=REFUSED)
         started = {each.metadata.name for each in target.created()}

@@ -119,10 +119,10 @@ async def use_secrets(target):
     for name in ("bad", "odd", "broken", "gone"):
         await target.cluster.bind(name, pod_spec(secret=name) | {"restartPolicy": "Never"})
     await target.cluster.bind("missing", pod_spec(image="registry.example.com/team/absent:1"))
-    await target.told("Started", about="good")
+    await target.reported("Started", about="good")
     for name in ("bad", "odd", "broken", "gone", "missing"):
-        await target.told("Failed", about=name)
-    await target.told("Unhealthy", about="good")
+        await target.reported("Failed", about=name)
+    await target.reported("Unhealthy", about="good")
     for token in (SEEDS["client-token"], SEEDS["client-token"] + "x"):
         for path in ("/pods", "/run/default/good/main?cmd=id", "/nothing", f"/pods?token={SEEDS['client-token']}"):
             await target.ask(path, who=None, headers={"Authorization": f"Bearer {token}"})

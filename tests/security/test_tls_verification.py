@@ -17,7 +17,7 @@ import klet
 from klet.aio.clock import SystemClock
 
 SOURCE = Path(klet.__file__).parent
-INTENDED = {"host/http_client.py", "kube/tls.py"}
+INTENDED = {"host/http_client.py", "kube/transport.py"}
 SWITCHES = {"CERT_NONE", "_create_unverified_context", "_create_default_https_context", "check_hostname"}
 
 
@@ -43,7 +43,7 @@ def test_only_probes_and_an_owners_own_words_go_without():
 
 
 async def test_a_server_of_another_authority_gets_no_token(attack, pki, monkeypatch):
-    """The variables are those by which Python, curl, Go and Node programs are told not to look."""
+    """The variables are those by which Python, curl, Go and Node programs are reported not to look."""
     for name, value in (
         ("PYTHONHTTPSVERIFY", "0"),
         ("NODE_TLS_REJECT_UNAUTHORIZED", "0"),

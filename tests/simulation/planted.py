@@ -144,7 +144,7 @@ def orphan_never_stopped(agent: Agent) -> None:
 
 
 def removed_pod_forgotten(agent: Agent) -> None:
-    """A pod that its source no longer has is not told to stop."""
+    """A pod that its source no longer has is not stopped."""
     workers = _part(agent, PodWorkers)
     update = workers.update
 
@@ -182,7 +182,7 @@ def liveness_ignored(agent: Agent) -> None:
 
 
 def mounts_left(agent: Agent) -> None:
-    """Parts of volumes stay mounted when their pod is over."""
+    """Parts of volumes wait_if_killed mounted when their pod is over."""
 
     class Kept:
         async def clean(self, _uid):

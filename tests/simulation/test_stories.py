@@ -1,4 +1,4 @@
-"""Stories of a simulated node: none of them may break an invariant, and each can be told again exactly."""
+"""Stories of a simulated node: none of them may break an invariant, and each can be repeated exactly."""
 
 import hashlib
 import logging
@@ -13,12 +13,12 @@ from klet.simulation.many import processors, run_seeds
 from klet.simulation.story import run_seed
 
 SEEDS = range(2000)
-FEWEST_LIVES = 10
+FEWEST_CONTAINERS = 10
 """Containers in a story, on average. In one or the other none comes to be."""
 MOST = 3
-"""Failures that are told; more would only hide the first."""
+"""Failures that are reported; more would only hide the first."""
 
-TELL = """
+PRINT_HASHES = """
 import hashlib, logging
 from klet.simulation.story import run_seed
 logging.disable(logging.CRITICAL)
@@ -35,10 +35,10 @@ def quiet(caplog):
 
 def test_stories():
     failures = []
-    lives = 0
+    containers = 0
     with closing(run_seeds(SEEDS, jobs=max(2, processors()))) as outcomes:
         for outcome in outcomes:
-            lives += outcome.lives
+            containers += outcome.containers
             if outcome.violations:
                 again = f"again: scripts/simulate --seeds 1 --start {outcome.seed}"
                 failures.append("\n".join((f"seed {outcome.seed}", *outcome.violations, again)))
@@ -46,18 +46,18 @@ def test_stories():
                 break
     if failures:
         pytest.fail("\n\n".join(failures), pytrace=False)
-    assert lives > FEWEST_LIVES * len(SEEDS)
+    assert containers > FEWEST_CONTAINERS * len(SEEDS)
 
 
-def test_a_seed_tells_the_same_story_in_every_process():
+def test_a_seed_gives_the_same_story_in_every_process():
     seeds = range(40, 52)
     mine = [hashlib.sha256("\n".join(run_seed(seed, verbose=True).story).encode()).hexdigest() for seed in seeds]
     for hash_seed in ("1", "2"):
-        told = subprocess.run(
-            [sys.executable, "-c", TELL.format(seeds=seeds)],
+        repeated = subprocess.run(
+            [sys.executable, "-c", PRINT_HASHES.format(seeds=seeds)],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             check=True,
             capture_output=True,
             text=True,
         )
-        assert told.stdout.split() == mine
+        assert repeated.stdout.split() == mine

@@ -25,7 +25,7 @@ def wrapped(error):
         pytest.param(None, logging.WARNING, id="no error at all"),
     ],
 )
-def test_what_is_told_for_all_is_for_debugging_only(error, level):
+def test_what_another_part_reports_is_logged_for_debugging_only(error, level):
     assert level_for(error) == level
 
 

@@ -43,7 +43,7 @@ from klet.logs.render import LogOptions, LogRenderer
 from klet.model.expansion import expand
 from klet.model.foreign_text import read_output, shorten
 from klet.network.dns import parse_resolv_conf
-from klet.objectcache.trust_anchors import read_blocks
+from klet.objectcache.trust_bundles import read_blocks
 from klet.runtime.environment.env_files import find_variable
 from klet.runtime.reader import was_broken_off
 from klet.sources.decode import Origin, decode_pods

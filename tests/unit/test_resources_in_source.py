@@ -35,7 +35,7 @@ OTHER_RESOURCES = frozenset(
         ("runtime/reader.py", "container"),  # a message of the CRI
         ("simulation/node.py", "containers"),  # what the node has for pods
         ("status/generate.py", "inputs"),  # what the board knows
-        ("status/resources.py", "previous"),
+        ("status/containers.py", "previous"),
     }
 )
 """What has an attribute of that name and is no spec, by module and by the name that it goes by there."""

@@ -1,4 +1,7 @@
-"""Log lines as upstream writes them: klog text or JSON, with the record's data as key and value."""
+"""Log lines as upstream writes them: klog text or JSON, with the record's data as key and value.
+
+A flood of requests does not become a flood of lines: clients decide how often the server has to complain.
+"""
 
 import json
 import logging
@@ -8,13 +11,50 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Final, TextIO
 
-from klet.agent_log.flood import FloodFilter
 from klet.model.foreign_text import as_terminal_text, shorten
 
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
 _LETTERS = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 _DEBUG_VERBOSITY = 4
 _LONGEST_TRACE: Final = 64 * 1024
+SUBJECT: Final = "klet.server"
+REQUESTS: Final = "klet.server.requests"
+"""Where a request that fails is logged with its trace: even an error of ours may be repeated by a client."""
+MOST: Final = 20
+WINDOW: Final = 10.0
+"""Seconds in which so many lines with the same message are logged."""
+_MOST_MESSAGES: Final = 256
+
+
+class FloodFilter(logging.Filter):
+    """Drops the lines of the server that repeat a message too often; the next one that passes counts them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: dict[str, _Seen] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not (record.name + ".").startswith(SUBJECT + "."):
+            return True
+        if record.levelno >= logging.ERROR and record.name != REQUESTS:
+            return True
+        seen = self._seen.get(record.msg)
+        if seen is None or not 0 <= record.created - seen.since < WINDOW:
+            if len(self._seen) >= _MOST_MESSAGES:
+                self._seen.clear()
+            if seen is not None and seen.count > MOST:
+                record.dropped = seen.count - MOST
+            seen = self._seen[record.msg] = _Seen(record.created)
+        seen.count += 1
+        return seen.count <= MOST
+
+
+class _Seen:
+    """How often a message came since an instant."""
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.count = 0
 
 
 def record_data(record: logging.LogRecord) -> Mapping[str, object]:

@@ -46,14 +46,14 @@ class Backoff(Generic[K]):
         return delay
 
     def is_waiting_since(self, key: K, event: datetime, *, now: datetime) -> bool:
-        """True while less than the key's delay has passed since `event`."""
+        """Return True while less than the key's delay has passed since `event`."""
         entry = self._entries.get(key)
         if entry is None or self._expired(entry, event):
             return False
         return _is_within(entry.delay, event, now)
 
     def is_waiting(self, key: K, *, now: datetime) -> bool:
-        """True while less than the key's delay has passed since its last failure."""
+        """Return True while less than the key's delay has passed since its last failure."""
         entry = self._entries.get(key)
         return entry is not None and _is_within(entry.delay, entry.updated, now)
 

@@ -1,10 +1,17 @@
-"""Waiting for the first of several things, leaving no task behind."""
+"""Waiting for the first of several things, leaving no task behind; guarded periodic work, whose next pass still comes
+after one that failed.
+"""
 
 import asyncio
-from collections.abc import Coroutine
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import timedelta
 from typing import Any, TypeVar
 
+from klet.aio.clock import Clock
+
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 
 async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
@@ -22,3 +29,13 @@ async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
         await one_ended
         for task in tasks:
             task.cancel()
+
+
+async def run_periodically(work: Callable[[], Awaitable[None]], *, every: timedelta, clock: Clock, name: str) -> None:
+    """Call `work` now and then `every` after the end of each pass, until cancelled."""
+    while True:
+        try:
+            await work()
+        except Exception as error:
+            logger.error("Periodic work failed", extra={"work": name, "error": repr(error)}, exc_info=error)
+        await clock.sleep(every)

@@ -7,5 +7,5 @@ class WallClock:
     """The machine's wall clock."""
 
     def now(self) -> datetime:
-        """Aware UTC wall time."""
+        """Return UTC wall time, with its zone."""
         return datetime.now(UTC)

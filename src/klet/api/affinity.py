@@ -58,7 +58,7 @@ def _has_fitting_values(operator: Operator, values: tuple[str, ...]) -> bool:
 
 
 def _matches_field(requirement: NodeSelectorRequirement, fields: Mapping[str, str]) -> bool:
-    """Fields know only In and NotIn with exactly one value."""
+    """Match one field; fields know only In and NotIn with exactly one value."""
     if len(requirement.values) != 1:
         return False
     equal = fields.get(requirement.key, "") == requirement.values[0]

@@ -15,7 +15,7 @@ _NAME_LIMIT: Final = 255
 
 
 def image_tag(image: str) -> str:
-    """The tag; `latest` where neither tag nor digest is given, empty for a digest alone or an unreadable name."""
+    """Return the tag; `latest` without tag and digest, empty for a digest alone or an unreadable name."""
     rest, at, digest = image.partition("@")
     if at and not _is_digest(digest):
         return ""

@@ -23,7 +23,7 @@ def is_pod_level_resource(name: str) -> bool:
 
 
 def aggregate_container_requests(spec: PodSpec) -> dict[str, Quantity]:
-    """Requests of all containers, without pod-level resources and overhead."""
+    """Return the requests of all containers, without pod-level resources and overhead."""
     return aggregate(
         (each.resources.requests for each in spec.containers),
         ((each.resources.requests, is_sidecar(each)) for each in spec.init_containers),

@@ -186,7 +186,7 @@ def _interpret(suffix: str) -> tuple[int, int, Format]:
 
 
 def _fits_quickly(whole: str, fraction: str, exponent: int) -> bool:
-    """Whether upstream keeps a binary quantity in a machine word, where it neither caps nor changes the format."""
+    """Return whether upstream keeps a binary quantity in a machine word, and neither caps it nor changes its format."""
     return not fraction and 14 - len(whole) - exponent * 3 // 10 >= 0
 
 

@@ -59,7 +59,7 @@ class Field(Struct, frozen=True):
 
 @cache
 def fields_of(struct: type[ApiObject]) -> Mapping[str, Field]:
-    """The fields of a struct by wire name."""
+    """Return the fields of a struct by wire name."""
     found = {}
     for info in msgspec.structs.fields(struct):
         bare, nullable = _without_none(info.type)
@@ -73,7 +73,7 @@ def unknown_fields(struct: type[ApiObject], data: object) -> list[tuple[str, str
 
 
 def relax(struct: type[Any], data: object) -> object:
-    """Plain data as upstream's decoder understands it.
+    """Return plain data as upstream's decoder understands it.
 
     A null field is absent, a null element empty, base64 may be broken into lines, and a number or boolean that YAML
     read as the key of a map is text. Opaque data stays as it is.
@@ -97,7 +97,7 @@ def follow(struct: type[Any], data: object, path: str) -> tuple[Mapping[str, obj
 
 
 def shorten_key(key: object) -> str:
-    """A key as messages show it: keys come from outside, and may have any length."""
+    """Return a key as messages show it: keys come from outside, and may have any length."""
     text = str(key)
     return text if len(text) <= _LONGEST_KEY else f"{text[: _LONGEST_KEY - 1]}…"
 

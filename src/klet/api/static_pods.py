@@ -11,7 +11,7 @@ from klet.api.container import Container, EphemeralContainer
 from klet.api.placement import Toleration
 from klet.api.pod import Pod, PodSpec
 from klet.api.pod_annotations import HASH_ANNOTATION
-from klet.api.volume import Volume, VolumeProjection
+from klet.api.volume import Volume, VolumeProjection, secret_references
 
 _FNV_OFFSET: Final = 0x6C62272E07BB014262B821756295C58D
 _FNV_PRIME: Final = 0x0000000001000000000000000000013B
@@ -65,7 +65,7 @@ def fnv128a(data: bytes) -> str:
 
 
 def find_static_pod_problem(pod: Pod, *, prevent_api_references: bool = True) -> str | None:
-    """The reason why a static pod cannot run, or None; the switch is gate PreventStaticPodAPIReferences."""
+    """Return why a static pod cannot run, or None; the switch is gate PreventStaticPodAPIReferences."""
     spec = pod.spec
     if not prevent_api_references:
         return _problem_without_gate(spec)
@@ -113,18 +113,7 @@ def _secret_uses(spec: PodSpec) -> Iterator[bool]:
         yield volume.secret is not None
         yield volume.azure_file is not None and bool(volume.azure_file.secret_name)
         yield volume.csi is not None and volume.csi.node_publish_secret_ref is not None
-        yield any(
-            source is not None and source.secret_ref is not None
-            for source in (
-                volume.cephfs,
-                volume.cinder,
-                volume.flex_volume,
-                volume.rbd,
-                volume.scale_io,
-                volume.iscsi,
-                volume.storageos,
-            )
-        )
+        yield bool(secret_references(volume))
         yield volume.projected is not None and any(source.secret is not None for source in volume.projected.sources)
 
 

@@ -24,7 +24,7 @@ _ANYTHING: Final = "*"
 
 
 def normalize_sysctl(name: str) -> str:
-    """Names may be written with dots or slashes as separators; the kernel's form has dots."""
+    """Return the kernel's form of a name, with dots; names may be written with dots or slashes as separators."""
     first = next((character for character in name if character in "./"), ".")
     return name if first == "." else name.translate(str.maketrans("./", "/."))
 

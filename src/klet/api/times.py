@@ -96,7 +96,7 @@ _MOST_DIGITS: Final = len(str(_MAX))
 
 
 def parse_duration(text: str) -> int:
-    """Nanoseconds of a Go duration string, with the errors of Go's time.ParseDuration."""
+    """Return the nanoseconds of a Go duration string, with the errors of Go's time.ParseDuration."""
     negative = text.startswith("-")
     position = 1 if text[:1] in ("-", "+") else 0
     if text[position:] == "0":
@@ -150,7 +150,7 @@ def _decimal(number: int, unit: int) -> str:
 
 
 def _fraction(digits: str, unit: int) -> int:
-    """The nanoseconds after the point, computed in floating point as Go does, so that `0.333…h` gives 20 minutes."""
+    """Return the nanoseconds after the point, in floating point as Go computes them: `0.333…h` gives 20 minutes."""
     number, scale = 0, 1.0
     for digit in digits:
         longer = number * 10 + int(digit)

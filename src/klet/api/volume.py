@@ -195,3 +195,17 @@ class Volume(ApiObject, frozen=True, kw_only=True):
     secret: SecretVolumeSource | None = None
     storageos: StorageOSVolumeSource | None = None
     vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
+
+
+def secret_references(volume: Volume) -> tuple[LocalObjectReference, ...]:
+    """Return the secrets that the in-tree drivers of a volume are given by reference."""
+    sources = (
+        volume.cephfs,
+        volume.cinder,
+        volume.flex_volume,
+        volume.rbd,
+        volume.scale_io,
+        volume.iscsi,
+        volume.storageos,
+    )
+    return tuple(source.secret_ref for source in sources if source is not None and source.secret_ref is not None)

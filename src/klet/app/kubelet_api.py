@@ -23,13 +23,20 @@ from klet.journal.queries import JournalQueries, KeptCauses
 from klet.logs.container_logs import ContainerLogs
 from klet.model.roles import Part
 from klet.node.addresses import preferred_version
-from klet.server.auth.build import AuthSettings, build_gate
+from klet.server.auth.build import AuthSettings, build_auth_filter
 from klet.server.auth.certificates import ClientAuthorities
-from klet.server.auth.gate import RequestGate
+from klet.server.auth.filter import AuthFilter
 from klet.server.auth.reviews import Reviewer
 from klet.server.configz import encode_configuration
 from klet.server.endpoints import Routes
-from klet.server.listener import HealthListener, ListenAddress, ReadOnlyListener, SecureListener, SocketListener, take
+from klet.server.listener import (
+    HealthListener,
+    ListenAddress,
+    ReadOnlyListener,
+    SecureListener,
+    SocketListener,
+    listen_on,
+)
 from klet.server.routes.health import HealthRoutes, pass_always
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.metrics import MetricRoutes
@@ -56,7 +63,7 @@ class SecureApi(Struct, frozen=True, kw_only=True):
     listener: socket.socket
     contexts: ServingContext
     certified: CertifiedConnections
-    gate: RequestGate
+    auth: AuthFilter
     has_debugging: bool
     pair: FollowedPair | None
     """The files of the certificate; None where the cluster signs one (`serverTLSBootstrap`)."""
@@ -101,7 +108,7 @@ def take_ports(config: KubeletConfiguration) -> Iterator[ApiSockets]:
 
         def claim(port: int, field: str) -> socket.socket:
             address = ListenAddress(host=config.address, port=port, name=f"{named('address')}, {named(field)}")
-            return taken.enter_context(take(address))
+            return taken.enter_context(listen_on(address))
 
         yield ApiSockets(
             secure=claim(config.port, "port") if config.enable_server else None,
@@ -184,7 +191,7 @@ def _build_secure(secure: SecureApi, routes: tuple[Routes, ...], clock: Clock) -
         listener=secure.listener,
         contexts=secure.contexts,
         certified=secure.certified,
-        gate=secure.gate,
+        auth=secure.auth,
         routes=routes,
         clock=clock,
         has_debugging=secure.has_debugging,
@@ -200,7 +207,7 @@ async def _open_secure(
     authorities = await _load_authorities(config, base)
     contexts = _build_contexts(config, base, authorities)
     certified = CertifiedConnections(clock=base.clock)
-    gate = build_gate(
+    auth = build_auth_filter(
         AuthSettings(
             authentication=config.authentication,
             authorization=config.authorization,
@@ -227,7 +234,7 @@ async def _open_secure(
         listener=listener,
         contexts=contexts,
         certified=certified,
-        gate=gate,
+        auth=auth,
         has_debugging=config.enable_debugging_handlers,
         pair=pair,
         prepare=prepare,

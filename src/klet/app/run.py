@@ -1,11 +1,14 @@
 """`klet run`: upstream's flags in, the agent running until it is stopped."""
 
+import asyncio
 import logging
 import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 
 import uvloop
 from msgspec.structs import replace
@@ -13,10 +16,8 @@ from msgspec.structs import replace
 from klet.agent_log.format import start_logging
 from klet.aio.clock import SystemClock
 from klet.app.kubelet_api import ApiSockets, check_serving, open_kubelet_api, take_ports
-from klet.app.lifecycle import run_parts
 from klet.app.node import NodeSpecification, build_node
 from klet.app.opening import open_base, open_ports, standalone_objects
-from klet.app.pod_sources import build_sources, source_names
 from klet.app.ports import BasePorts
 from klet.app.settings import AgentSettings, check_settings, cut_settings
 from klet.app.wiring import Agent
@@ -33,9 +34,10 @@ from klet.host.open_files import allow_open_files
 from klet.host.root_directory import hold_root, make_root
 from klet.host.sysctls import Sysctls
 from klet.host.systemd_notify import READY, NotifyError, find_service_manager, read_watchdog
+from klet.model.pods import API_SOURCE, FILE_SOURCE, HTTP_SOURCE
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
-from klet.model.roles import Part
+from klet.model.roles import Part, PodSink
 from klet.node.addresses import preferred_version
 from klet.node.cgroup_driver import find_cgroup_driver
 from klet.node.findings import find_cgroup_v1, find_starting
@@ -43,10 +45,16 @@ from klet.node.kernel_tunables import TunablePolicy, apply_tunables, choose_tuna
 from klet.node.machine_checks import check_paths
 from klet.node.watchdog import Watchdog, check_allowed
 from klet.sources.config import PodConfig
+from klet.sources.file import FileSource
+from klet.sources.gated_fields import GatedPods
+from klet.sources.http import HttpSource, url_origin
+from klet.sources.manifests import ManifestReader
+from klet.sources.pod_overhead import PodsWithOverhead
 
 logger = logging.getLogger(__name__)
 
 INTERRUPTED = 130
+PREVENT_API_REFERENCES = "PreventStaticPodAPIReferences"
 
 
 def main(argv: list[str]) -> int:
@@ -185,3 +193,70 @@ def _build_watchdog(base: BasePorts, agent: Agent) -> tuple[Part, ...]:
         randomness=base.randomness,
     )
     return (watchdog,)
+
+
+async def run_parts(parts: Sequence[Part], *, when_started: Callable[[], None]) -> None:
+    """Run every part in one task group. SIGTERM and SIGINT end it in good order; an escaping exception is a bug."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(part.run(), name=type(part).__name__) for part in parts]
+            when_started()
+            await stop.wait()
+            logger.info("Stopping; pods keep running")
+            for task in tasks:
+                task.cancel()
+    except BaseExceptionGroup as group_error:
+        # One that klet raised on purpose, such as a socket that cannot be bound, is a message and no bug.
+        if len(group_error.exceptions) == 1 and isinstance(cause := group_error.exceptions[0], KletError):
+            raise cause from None
+        raise
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def source_names(given: Settings) -> tuple[str, ...]:
+    """Return the sources that must be seen before anything is removed."""
+    wanted = {
+        FILE_SOURCE: given.config.static_pod_path,
+        HTTP_SOURCE: given.config.static_pod_url,
+        API_SOURCE: given.flags.kubeconfig,
+    }
+    return tuple(name for name, place in wanted.items() if place)
+
+
+def build_sources(given: Settings, node_name: str, base: BasePorts, *, sink: PodSink) -> tuple[Part, ...]:
+    config, recorder, threads, clock = given.config, base.recorder, base.threads, base.clock
+    sink = PodsWithOverhead(classes={each.metadata.name: each for each in given.klet.runtime_classes}, sink=sink)
+    sink = GatedPods(is_enabled=given.gates.enabled, sink=sink)
+    prevent = given.gates.enabled(PREVENT_API_REFERENCES)
+    sources: list[Part] = []
+    if config.static_pod_path:
+        sources.append(
+            FileSource(
+                path=Path(config.static_pod_path),
+                every=config.file_check_frequency,
+                reader=ManifestReader(node_name=node_name, prevent_api_references=prevent),
+                sink=sink,
+                recorder=recorder,
+                threads=threads,
+                clock=clock,
+            )
+        )
+    if config.static_pod_url:
+        sources.append(
+            HttpSource(
+                origin=url_origin(config.static_pod_url, node_name=node_name, prevent_api_references=prevent),
+                headers=config.static_pod_url_header,
+                every=config.http_check_frequency,
+                sink=sink,
+                recorder=recorder,
+                threads=threads,
+                clock=clock,
+            )
+        )
+    return tuple(sources)

@@ -37,5 +37,5 @@ class CertificateBoard:
         self._changes.send(pair)
 
     def changes(self) -> Subscription[CertificatePair]:
-        """New pairs from now on."""
+        """Subscribe to new pairs."""
         return self._changes.subscribe()

@@ -71,7 +71,7 @@ class IdentityWatch:
         self._refresh = refresh
         self._recorder = recorder
         self._clock = clock
-        self._is_told = False
+        self._is_logged = False
 
     async def run(self) -> None:
         """Look every ten seconds, every second before there is a certificate. Raises IdentityLost."""
@@ -81,7 +81,7 @@ class IdentityWatch:
         while True:
             if self._board.is_valid(now=self._clock.now()):
                 last_valid = self._clock.monotonic()
-                self._is_told = False
+                self._is_logged = False
                 if shown != self._board.pair:
                     shown = self._board.pair
                     logger.info("The client certificate is new: connections with the old one are closed")
@@ -91,8 +91,8 @@ class IdentityWatch:
             await self._clock.sleep(PERIOD if self._board.pair is not None else FIRST_PERIOD)
 
     def _give_up(self) -> None:
-        if self._board.is_server_well or not self._is_told:
-            self._is_told = True
+        if self._board.is_server_well or not self._is_logged:
+            self._is_logged = True
             self._recorder.record(find_lost(is_server_well=self._board.is_server_well))
         lost = f"no valid client certificate for more than {LOST_AFTER}"
         if self._board.is_server_well:

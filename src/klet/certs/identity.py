@@ -7,31 +7,29 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
 from klet.aio.threads import Threads
 from klet.api.node import NodeAddress
 from klet.certs.board import CertificateBoard
-from klet.certs.bootstrap import KEY_FILE, Bootstrap, wait_for_server
+from klet.certs.bootstrap import KEY_FILE, Bootstrap, build_kubeconfig, find_flaw, wait_for_server, write_kubeconfig
 from klet.certs.findings import find_first
 from klet.certs.followers import IdentityWatch, PairUser, ServedPair
-from klet.certs.kubeconfig_file import build_kubeconfig, find_flaw, write_kubeconfig
 from klet.certs.maker import CertificateMaker
 from klet.certs.manager import CertificateManager
 from klet.certs.messages import Pair, Purpose, Template
 from klet.certs.pairs import CertificatePair
-from klet.certs.requests import CertificateRequester
-from klet.certs.signing_api import ApiSigning
+from klet.certs.requests import ApiSigning, CertificateRequester
 from klet.certs.store import CLIENT_PREFIX, SERVER_PREFIX, PairStore
 from klet.certs.templates import build_client_template, build_serving_template
-from klet.kube.access import Access, KeyPair, Login, Material
+from klet.kube.access import Access, KeyPair, Login, PemSource
 from klet.kube.client import REQUEST_TIMEOUT, KubeClient
 from klet.kube.credentials import Credentials
 from klet.kube.errors import CredentialError, KubeconfigError, KubeError
@@ -106,7 +104,7 @@ async def open_identity(settings: IdentitySettings, tools: CertificateTools) -> 
 def build_identity_watch(
     identity: Identity, transports: Sequence[Transport], tools: CertificateTools
 ) -> tuple[Part, ...]:
-    """Reopens all connections when the client certificate is new, and ends an agent that has lost its own."""
+    """Return the part that reopens all connections with a new client certificate, and ends an agent that lost it."""
     if identity.board is None:
         return ()
 
@@ -281,5 +279,5 @@ def _followed(store: PairStore, begun: CertificatePair | None, given: KeyPair | 
     if given is not None and _inline_of(given) is not None:
         return replace(given, successor=newest)  # it may not be stored, if the directory cannot be written
     if begun is None:
-        return KeyPair(Material(path=newest), Material(path=newest))
-    return KeyPair(Material(path=begun.certificate_file), Material(path=begun.key_file), successor=newest)
+        return KeyPair(PemSource(path=newest), PemSource(path=newest))
+    return KeyPair(PemSource(path=begun.certificate_file), PemSource(path=begun.key_file), successor=newest)

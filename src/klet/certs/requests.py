@@ -4,9 +4,11 @@ The request of a rotation gets a name from the server; that of a bootstrap has o
 finds it again.
 """
 
+import asyncio
 import base64
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Final, Protocol, TypeAlias
 
@@ -14,15 +16,21 @@ from msgspec import Struct
 
 from klet.api.certificates import CertificateSigningRequest, CertificateSigningRequestSpec
 from klet.api.meta import ObjectMeta
-from klet.certs.errors import NotIssued, RequestExists
+from klet.certs.errors import NotIssued, RequestExists, SigningFailed
 from klet.certs.messages import CertificateFacts, KeyAndRequest, Purpose, Template
 from klet.certs.templates import SIGNERS, build_bootstrap_name, build_usages
+from klet.kube.errors import AlreadyExists, Forbidden, KubeError, NotFound, TryLater, Unauthorized, Unreachable
+from klet.kube.informer import Informer, InformerSettings
+from klet.kube.watch import WatchScope
 from klet.model.hidden_fields import HidesFields
 
 logger = logging.getLogger(__name__)
 
 _STEM: Final = "csr-"
 _MARGIN: Final = "-----"
+_PASSING: Final = (Unreachable, TryLater)
+_IN_ORDER: Final = (AlreadyExists, Unauthorized, Forbidden, NotFound)
+"""Refusals that show a server at work."""
 
 
 class Issued(Struct, frozen=True):
@@ -163,3 +171,49 @@ class CertificateRequester:
 def _der(pem: bytes) -> bytes:
     lines = pem.decode("ascii", errors="replace").splitlines()
     return base64.b64decode("".join(line for line in lines if not line.startswith(_MARGIN)))
+
+
+class ApiSigning:
+    """Signing requests. `choose` gives the client whose credentials are good at the moment."""
+
+    def __init__(self, *, choose: Callable[[], InformerSettings]) -> None:
+        self._choose = choose
+
+    async def create(self, request: CertificateSigningRequest) -> CertificateSigningRequest:
+        with _errors("create"):
+            return await self._choose().client.create(request)
+
+    async def get(self, name: str) -> CertificateSigningRequest:
+        with _errors("retrieve"):
+            return await self._choose().client.get(CertificateSigningRequest, name)
+
+    async def follow(
+        self, name: str, judge: Callable[[CertificateSigningRequest | None], RequestOutcome | None]
+    ) -> RequestOutcome:
+        """Watch this one object until it is judged: the watch outlives connections and servers."""
+        scope = WatchScope(selectors=(("fieldSelector", f"metadata.name={name}"),))
+        informer = Informer(struct=CertificateSigningRequest, scope=scope, settings=self._choose())
+        outcome: RequestOutcome | None = None
+        async with asyncio.TaskGroup() as group:
+            following = group.create_task(informer.run())
+            with informer.changes() as changes:
+                while outcome is None:
+                    await changes.get()
+                    # A change of an object that is not there is its deletion. Before the first change it may not
+                    # have come to the server's cache yet.
+                    outcome = judge(informer.get(name))
+            following.cancel()
+        return outcome
+
+
+@contextmanager
+def _errors(verb: str) -> Iterator[None]:
+    try:
+        yield
+    except KubeError as error:
+        cls = RequestExists if isinstance(error, AlreadyExists) else SigningFailed
+        raise cls(
+            f"cannot {verb} certificate signing request: {error}",
+            may_pass=isinstance(error, _PASSING),
+            is_server_well=isinstance(error, _IN_ORDER),
+        ) from error

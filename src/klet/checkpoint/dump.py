@@ -78,7 +78,7 @@ def dump(value: object, go_type: GoType) -> str:
 
 
 def fnv1a(data: bytes) -> int:
-    """FNV-1a with 32 bits."""
+    """Return the FNV-1a hash with 32 bits."""
     result = _OFFSET
     for byte in data:
         result = (result ^ byte) * _PRIME & _WORD
@@ -113,6 +113,6 @@ def _element(value: object, go_type: GoType) -> str:
 
 
 def _key_order(item: tuple[object, object]) -> tuple[int, bytes]:
-    """Integers by value, strings by their bytes."""
+    """Return the sort key: integers by value, strings by their bytes."""
     key = item[0]
     return (key, b"") if isinstance(key, int) else (0, str(key).encode())

@@ -279,7 +279,7 @@ def _object(data: bytes) -> dict[str, object]:
 
 
 def _convert(raw: Mapping[str, object], kind: type[S], *, defaults: Mapping[str, object]) -> S:
-    """Keys match whatever their case, as in Go; what is absent or null has Go's zero value."""
+    """Convert as Go does: keys match whatever their case, and what is absent or null has Go's zero value."""
     names = {field.encode_name.lower(): field.encode_name for field in msgspec.structs.fields(kind)}
     present = {names.get(key.lower(), key): value for key, value in raw.items() if value is not None}
     try:

@@ -103,7 +103,7 @@ def plan_apply(
 
 
 def find_duplicates(origins: Sequence[ManifestFile]) -> list[str]:
-    """Pods that are named twice in what the user gave; it is unclear which one is meant."""
+    """Return pods that are named twice in what the user gave; it is unclear which one is meant."""
     first: dict[PodKey, str] = {}
     problems = []
     for origin in origins:

@@ -70,7 +70,7 @@ class AgentClient:
         return self._read(PodListing, klet_v1.PODS)
 
     def explain(self, namespace: str, name: str) -> Explanation:
-        """Raises AgentError with the status 404 if nothing is known of the pod."""
+        """Return the explanation of a pod. Raises AgentError with the status 404 if nothing is known of it."""
         path = f"{klet_v1.EXPLAIN}/{quote(namespace)}/{quote(name)}"
         return _decode(Explanation, path, self._get(path))
 
@@ -86,7 +86,7 @@ class AgentClient:
         return self._read(RecordedPods, klet_v1.EXPLAIN)
 
     def logs(self, namespace: str, pod: str, container: str, query: Mapping[str, str]) -> Iterator[bytes]:
-        """Pieces of a container's log as they come."""
+        """Yield pieces of a container's log as they arrive."""
         path = f"/containerLogs/{quote(namespace)}/{quote(pod)}/{quote(container)}"
         with self.open(path, query) as stream:
             # read1 returns what is there; read would wait for a full buffer while following.

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 
 def human_duration(duration: timedelta) -> str:
-    """Seconds first, then the largest units that matter: `90s`, `9m5s`, `47m`, `3h12m`, `5d4h`, `400d`."""
+    """Format a duration in the largest units that matter: `90s`, `9m5s`, `47m`, `3h12m`, `5d4h`, `400d`."""
     seconds = int(duration.total_seconds())
     if seconds < 0:
         return "0s" if seconds >= -2 else "<invalid>"

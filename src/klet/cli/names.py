@@ -80,7 +80,7 @@ def pod_names(pods: Iterable[Pod]) -> frozenset[PodName]:
 
 
 def recorded_names(pods: Iterable[RecordedPod], *, node_name: str) -> frozenset[PodName]:
-    """The names of pods that only the journal may know: every one may have been a static pod of this node."""
+    """Return names of pods that only the journal may know: every one may have been a static pod of this node."""
     return frozenset(PodName(pod.namespace, pod.name, pod.name.removesuffix(f"-{node_name}")) for pod in pods)
 
 

@@ -15,8 +15,7 @@ from klet.cli.client import AgentClient
 from klet.cli.journal_feed import JournalFeed
 from klet.cli.json_text import as_json_text
 from klet.cli.names import choose_container, container_names, find_pod, parse_reference
-from klet.cli.pod_table import build_row
-from klet.cli.table import column_widths, pod_columns, pod_header, render_lines, render_table
+from klet.cli.pod_table import build_row, column_widths, pod_columns, pod_header, render_lines, render_table
 from klet.model.foreign_text import as_terminal_text
 
 WATCH_SECONDS = 1.0
@@ -52,7 +51,7 @@ def print_pods(client: AgentClient, *, namespace: str | None, form: PodFormat, c
 
 
 def watch_pods(client: AgentClient, *, namespace: str | None, is_wide: bool, clock: Instants) -> None:
-    """The table, and then each row again when it changes, until interrupted."""
+    """Print the table, and then each row again when it changes, until interrupted."""
     shown: dict[str, list[str]] = {}
     widths: list[int] = []
     header = pod_header(is_wide=is_wide)

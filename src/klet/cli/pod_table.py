@@ -1,5 +1,6 @@
-"""One row per pod, with the words that `kubectl get pods` uses."""
+"""One row per pod, with the words that `kubectl get pods` uses, in aligned columns as kubectl prints them."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from msgspec import Struct
@@ -11,6 +12,7 @@ from klet.api.times import Time, TimeError
 from klet.cli.durations import age, human_duration
 
 NONE = "<none>"
+GAP = 3
 
 
 class PodRow(Struct, frozen=True, kw_only=True):
@@ -50,7 +52,7 @@ def build_row(pod: Pod, *, now: datetime) -> PodRow:
 
 
 def _born(pod: Pod) -> datetime | None:
-    """A static pod has no creation time of its own; it is as old as its first sync, or as the agent's notice of it."""
+    """Return the creation time; a static pod has none, and is as old as its first sync or the agent's notice."""
     known = pod.metadata.creation_timestamp or pod.status.start_time
     if known is not None:
         return known
@@ -126,3 +128,31 @@ def _sidecars(pod: Pod) -> frozenset[str]:
 
 def _condition(pod: Pod, kind: str) -> bool:
     return any(condition.type == kind and condition.status == "True" for condition in pod.status.conditions)
+
+
+def render_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, *rows]
+    return render_lines(lines, column_widths(lines))
+
+
+def column_widths(lines: Sequence[Sequence[str]], *, at_least: Sequence[int] = ()) -> list[int]:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [max(pair) for pair in zip(widths, at_least, strict=True)] if at_least else widths
+
+
+def render_lines(lines: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
+    # The last column is not padded: trailing blanks are of no use.
+    return "".join(
+        "".join(f"{cell:<{width + GAP}}" for cell, width in zip(line, widths, strict=True)).rstrip() + "\n"
+        for line in lines
+    )
+
+
+def pod_columns(row: PodRow, *, is_wide: bool) -> list[str]:
+    columns = [row.namespace, row.name, row.ready, row.status, row.restarts, row.ip, row.age]
+    return [*columns, row.node, row.containers, row.images] if is_wide else columns
+
+
+def pod_header(*, is_wide: bool) -> list[str]:
+    columns = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "IP", "AGE"]
+    return [*columns, "NODE", "CONTAINERS", "IMAGES"] if is_wide else columns

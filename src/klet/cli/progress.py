@@ -137,7 +137,7 @@ def _ending(error: BaseException) -> str:
 
 
 def choose_progress(*, clock: Clock) -> CommandProgress:
-    """A terminal gets the display; a pipe, a file and TERM=dumb get lines."""
+    """Return the display for a terminal, and lines for a pipe, a file and TERM=dumb."""
     console = Console(stderr=True)
     if console.is_terminal and not console.is_dumb_terminal:
         return TerminalProgress(console=console, clock=clock)

@@ -21,8 +21,11 @@ from klet.cli.client import AgentClient, AgentUnavailable
 from klet.cli.down import run_down
 from klet.cli.journal_feed import JournalFeed
 from klet.cli.manifests import (
+    Input,
     ManifestChecker,
     digest_of,
+    read_input,
+    read_signatures,
 )
 from klet.cli.node.daemons import AGENT, daemon
 from klet.cli.node.host_ledger import HostLedger
@@ -30,7 +33,6 @@ from klet.cli.node.node import LocalNode, NodeError, find_node, last_lines, lock
 from klet.cli.node.preparation import NodePreparation
 from klet.cli.node.processes import read_pid_file
 from klet.cli.progress import CommandProgress
-from klet.cli.user_input import Input, read_input, read_signatures
 from klet.cli.verdict import Broken, Done, Pending, Verdict
 from klet.cli.waiting import AppliedPod, PodWaiter, key_of
 from klet.host.files import read_bytes, remove_file, write_atomic
@@ -72,7 +74,7 @@ class Up:
 
     def run(self) -> int:
         given = self._read()
-        self._tell_problems(given)
+        self._print_problems(given)
         if given.errors and not any(origin.pods for origin in given.origins):
             self._report(given, {})
             return 1
@@ -94,7 +96,7 @@ class Up:
             code = self._conclude(given, verdicts)
             if code:
                 return code
-            self._tell_up(awaited)
+            self._print_up(awaited)
             if self._options.detach:
                 return code
             self.is_up = True
@@ -105,7 +107,7 @@ class Up:
             self._options.files, check=self._check, is_strict=self._options.strict, stdin=sys.stdin.buffer
         )
 
-    def _tell_problems(self, given: Input) -> None:
+    def _print_problems(self, given: Input) -> None:
         for warning in given.warnings:
             self._progress.warn(warning)
         for error in given.errors:
@@ -166,7 +168,7 @@ class Up:
         sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
         sys.stdout.flush()
 
-    def _tell_up(self, awaited: Sequence[AppliedPod]) -> None:
+    def _print_up(self, awaited: Sequence[AppliedPod]) -> None:
         own = {pod.key for pod in awaited}
         others = sorted({key.label for pod in self._pods() if (key := key_of(pod)) not in own})
         if self._options.detach:
@@ -196,13 +198,13 @@ class Up:
         while True:
             waiter.show_records(FILES_SECONDS)
             if not self._is_supervised():
-                return self._tell_gone()
+                return self._print_gone()
             if self._is_going():
                 continue
             waiter.look(awaited)
             if self._options.watch and read_signatures(self._options.files) != given.signatures:
                 given = self._read()
-                self._tell_problems(given)
+                self._print_problems(given)
                 with locked(self._node):
                     awaited = self._apply(given)
 
@@ -213,7 +215,7 @@ class Up:
         """Return whether another command takes the node down: it forgets the applied pods before it stops anything."""
         return not self._node.paths.applied.exists()
 
-    def _tell_gone(self) -> int:
+    def _print_gone(self) -> int:
         if self._is_going():
             self._progress.show("The node was taken down by another command.")
             return 0

@@ -1,4 +1,7 @@
-"""Waits until pods are ready, and shows what happens to them meanwhile."""
+"""Waits until pods are ready, and shows what happens to them meanwhile.
+
+Of the agent's decisions only those are shown that a user waits for, not every step on the way.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -13,15 +16,39 @@ from klet.cli.client import AgentError, AgentUnavailable
 from klet.cli.manifests import DIGEST_ANNOTATION
 from klet.cli.names import manifest_name
 from klet.cli.progress import CommandProgress
-from klet.cli.story import brief_line
 from klet.cli.timeline import render_record
 from klet.cli.verdict import NOT_THERE, Broken, Done, Pending, Verdict, judge_pod, name_cause
+from klet.model.reasons import Reason
 
 LOOK_SECONDS = 0.5
 """Between two looks when the journal has no new record; every record is a reason to look at once."""
 
 SETTLE_SECONDS = 1.0
 """How long a pod has to stay ready without a restart: one that ends at once is ready for an instant too."""
+TROUBLES = frozenset(
+    {
+        Reason.NETWORK_NOT_READY,
+        Reason.MANIFEST_REJECTED,
+        Reason.UNHEALTHY,
+        Reason.FAILED_CREATE_POD_CONTAINER,
+        Reason.FAILED_CREATE_POD_SANDBOX,
+        Reason.FAILED_KILL_CONTAINER,
+        Reason.FAILED_KILL_POD,
+        Reason.FAILED_MOUNT,
+        Reason.FAILED_POD_SANDBOX_STATUS,
+        Reason.FAILED_POST_START_HOOK,
+        Reason.FAILED_PREPARE_DYNAMIC_RESOURCES,
+        Reason.FAILED_PRE_STOP_HOOK,
+        Reason.FAILED_SYNC,
+        Reason.FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET,
+        Reason.FAILED_UNMOUNT,
+        Reason.FAILED_VALIDATION,
+    }
+)
+"""Decisions that say why a pod does not get ready.
+
+Failed is not among them: a container that cannot be started is in the status too, in the words that `klet ps` has.
+"""
 
 
 class PodLister(Protocol):
@@ -202,3 +229,15 @@ def _restarts(pod: Pod | None) -> int:
         return 0
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     return sum(status.restart_count for status in statuses)
+
+
+def brief_line(record: CauseRecord) -> str | None:
+    """Return the decision in a few words, or None if it only matters to those who look closely."""
+    container, decision = record.subject.container, record.decision
+    if decision == Reason.PULLING:
+        return f'container "{container}": {record.message[:1].lower()}{record.message[1:]}'
+    if decision == Reason.STARTED:
+        return f'container "{container}" started'
+    if decision in TROUBLES:
+        return render_record(record)
+    return None

@@ -26,12 +26,11 @@ from klet.config.files import (
 from klet.config.flags import KubeletFlags, build_kubelet_flags, describe_left_out_ips, validate_kubelet_flags
 from klet.config.flagset import ParsedFlags, parse_flags
 from klet.config.gates import FeatureGates, describe_ageing_gates, join_problems, resolve_gates
-from klet.config.given_files import check_given_files
 from klet.config.help import ALL_FLAGS, render_help
 from klet.config.klet import KletConfiguration, finish_klet_configuration, load_klet_configuration
 from klet.config.observability import find_logging_problems
 from klet.config.open_defaults import refuse_open_defaults
-from klet.config.start_checks import check_start
+from klet.config.start_checks import check_given_files, check_start
 from klet.config.unusable import describe_makeshifts, find_unusable_values
 from klet.config.validation import PREFIX, validate_configuration
 from klet.config.without_effect import describe_without_effect, refuse_unkept_policy

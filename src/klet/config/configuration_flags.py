@@ -347,7 +347,7 @@ def override_configuration(config: KubeletConfiguration, parsed: ParsedFlags) ->
 
 
 def set_field(struct: S, path: str, value: FlagValue) -> S:
-    """A copy of a struct with the field at a path of wire names replaced."""
+    """Return a copy of a struct with the field at a path of wire names replaced."""
     name, _, rest = path.partition(".")
     attribute = find_attribute(struct, name)
     if rest:
@@ -356,7 +356,7 @@ def set_field(struct: S, path: str, value: FlagValue) -> S:
 
 
 def get_field(struct: msgspec.Struct, path: str) -> object:
-    """The value at a path of wire names."""
+    """Return the value at a path of wire names."""
     name, _, rest = path.partition(".")
     value = getattr(struct, find_attribute(struct, name))
     return get_field(value, rest) if rest else value

@@ -23,7 +23,7 @@ class BadField(ConfigError):
 
 
 def one_line(message: str) -> str:
-    """A message fit for one line of a terminal or a log: line breaks become `; `, other control characters escapes."""
+    """Return a message fit for one line of a log: line breaks become `; `, other control characters escapes."""
     joined = "; ".join(line.strip() for line in message.splitlines() if line.strip())
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in joined)
 

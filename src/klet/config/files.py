@@ -100,7 +100,7 @@ def mask_secrets(config: KubeletConfiguration) -> KubeletConfiguration:
 
 
 def merge_patch(target: JsonObject, patch: JsonObject) -> dict[str, Json]:
-    """RFC 7386: objects merge key by key, null removes, everything else replaces."""
+    """Apply a patch of RFC 7386: objects merge key by key, null removes, everything else replaces."""
     merged = dict(target)
     for key, value in patch.items():
         if value is None:

@@ -24,7 +24,7 @@ def parse_reserved(reserved: Mapping[str, str], *, flag: str) -> Mapping[str, Qu
 
 
 def effective_reservations(config: KubeletConfiguration) -> tuple[Mapping[str, Quantity], Mapping[str, Quantity]]:
-    """What is kept for the system and for Kubernetes: a list of reserved CPUs stands in for both amounts of CPU."""
+    """Return what is kept for the system and for Kubernetes: a list of reserved CPUs replaces both amounts of CPU."""
     system = parse_reserved(config.system_reserved, flag="system-reserved")
     kube = parse_reserved(config.kube_reserved, flag="kube-reserved")
     cpus = parse_cpu_set(config.reserved_system_cpus)

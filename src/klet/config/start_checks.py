@@ -1,6 +1,8 @@
 """Rules that upstream finds broken only while it starts, checked before anything runs.
 
-The texts keep upstream's prefixes, so that they read the same in a log.
+The texts keep upstream's prefixes, so that they read the same in a log. Certificates and kubeconfigs
+that a setting names are only looked at, so that a wrong path is reported before anything starts; the parts read them
+again.
 """
 
 import re
@@ -11,6 +13,7 @@ from klet.api.quantity import Quantity
 from klet.api.sysctls import namespace_of, normalize_sysctl
 from klet.config.configuration import KubeletConfiguration
 from klet.config.errors import ConfigError, prefixed
+from klet.config.files import ReadFile, quote_os_error
 from klet.config.flags import KubeletFlags, check_node_ips, check_start_flags
 from klet.config.gates import FeatureGates
 from klet.config.manager_options import check_managers
@@ -54,6 +57,9 @@ _STRATEGIES: Final = ("Get", "Cache", "Watch")
 _SYSCTL_SEGMENT: Final = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL_PATTERN: Final = rf"({_SYSCTL_SEGMENT}[\./])*({_SYSCTL_SEGMENT}|([a-z0-9][-_a-z0-9]*)?\*)"
 _SYSCTL_LIMIT: Final = 253
+_CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
+_DEPENDENCIES: Final = "failed to construct kubelet dependencies: "
+_RUN: Final = "failed to run Kubelet: "
 
 
 def check_start(config: KubeletConfiguration, flags: KubeletFlags, gates: FeatureGates) -> None:
@@ -144,3 +150,41 @@ def _check_creation(config: KubeletConfiguration, flags: KubeletFlags) -> None:
                 f'the sysctls "{pattern}" are not known to be namespaced: name others in allowedUnsafeSysctls '
                 "(--allowed-unsafe-sysctls)"
             )
+
+
+def check_given_files(config: KubeletConfiguration, flags: KubeletFlags, read_file: ReadFile) -> None:
+    """Raise ConfigError for the first file that is missing or cannot be what it should be."""
+    ca = config.authentication.x509.client_ca_file
+    if ca:
+        prefix = f"{_DEPENDENCIES}unable to load client CA file {ca}: "
+        content = _read(ca, read_file, prefix=prefix)
+        if _CERTIFICATE not in content:
+            raise ConfigError(f"{prefix}data does not contain any valid RSA or ECDSA certificates")
+    if config.enable_server:
+        for field, path in (("tlsCertFile", config.tls_cert_file), ("tlsPrivateKeyFile", config.tls_private_key_file)):
+            if path:
+                _read(path, read_file, prefix=f"{_DEPENDENCIES}{field}: ")
+    _check_kubeconfigs(flags, read_file)
+
+
+def _check_kubeconfigs(flags: KubeletFlags, read_file: ReadFile) -> None:
+    if not flags.kubeconfig:
+        return
+    try:
+        _read(flags.kubeconfig, read_file, prefix=f"{_RUN}--kubeconfig: invalid kubeconfig: ")
+    except ConfigError:
+        # With a bootstrap kubeconfig the other one is written at the first start.
+        if not flags.bootstrap_kubeconfig:
+            raise
+        prefix = f"{_RUN}--bootstrap-kubeconfig: unable to load bootstrap kubeconfig: "
+        _read(flags.bootstrap_kubeconfig, read_file, prefix=prefix)
+
+
+def _read(path: str, read_file: ReadFile, *, prefix: str) -> bytes:
+    try:
+        content = read_file(path)
+    except OSError as error:
+        raise ConfigError(f"{prefix}{quote_os_error(error, path)}") from error
+    if not content:
+        raise ConfigError(f"{prefix}{path} is empty")
+    return content

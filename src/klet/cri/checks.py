@@ -63,13 +63,13 @@ def check_container_status(answer: pb.ContainerStatusResponse) -> None:
 
 
 def check_runtime_status(answer: pb.StatusResponse) -> None:
-    """Both standard conditions must be reported."""
+    """Check that both standard conditions are reported."""
     if not answer.HasField("status") or len(answer.status.conditions) < _REQUIRED_CONDITIONS:
         raise BadAnswer("RuntimeReady or NetworkReady condition are not set")
 
 
 def check_url(url: str) -> None:
-    """Exec, Attach and PortForward answer with the address of a streaming server."""
+    """Check the address of a streaming server, with which Exec, Attach and PortForward answer."""
     if not url:
         raise BadAnswer("URL is not set")
 

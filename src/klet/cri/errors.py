@@ -139,7 +139,7 @@ _CLASSES: dict[Code, type[CriError]] = {
 
 
 def _format_seconds(duration: timedelta) -> str:
-    """Whole seconds as upstream prints a duration: 5s, 1m0s, 1h0m5s."""
+    """Format whole seconds as upstream prints a duration: 5s, 1m0s, 1h0m5s."""
     minutes, seconds = divmod(int(duration.total_seconds()), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

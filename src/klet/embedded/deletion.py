@@ -56,7 +56,7 @@ def decide_deletion(obj: Mapping[str, Any], *, now: datetime) -> DeletionVerdict
 
 
 def marked(obj: Mapping[str, Any], mark: Mark) -> dict[str, Any]:
-    """The object with its deletion written down. Beginning to delete a pod is a change of what is wanted of it."""
+    """Return the object marked as deleted. Beginning to delete a pod is a change of what is wanted of it."""
     metadata = dict(obj["metadata"])
     if "generation" in metadata and "deletionTimestamp" not in metadata:
         metadata["generation"] += 1

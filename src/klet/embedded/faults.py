@@ -9,7 +9,7 @@ from msgspec import Struct
 from klet.embedded.refusals import RequestRefused
 
 
-class Ask(Struct, frozen=True):
+class FaultRequest(Struct, frozen=True):
     """What a fault is decided on."""
 
     method: str
@@ -45,7 +45,7 @@ Fault: TypeAlias = RefuseRequest | DelayAnswer | Cut | FallSilent
 
 
 class _Planned(Struct):
-    applies: Callable[[Ask], bool]
+    applies: Callable[[FaultRequest], bool]
     fault: Fault
     times: int
 
@@ -56,13 +56,13 @@ class Faults:
     def __init__(self) -> None:
         self._planned: list[_Planned] = []
 
-    def plan(self, fault: Fault, *, applies: Callable[[Ask], bool] = lambda _: True, times: int = 1) -> None:
+    def plan(self, fault: Fault, *, applies: Callable[[FaultRequest], bool] = lambda _: True, times: int = 1) -> None:
         self._planned.append(_Planned(applies, fault, times))
 
     def clear(self) -> None:
         self._planned.clear()
 
-    def take(self, ask: Ask) -> Fault | None:
+    def take(self, ask: FaultRequest) -> Fault | None:
         for planned in self._planned:
             if planned.applies(ask):
                 planned.times -= 1

@@ -18,11 +18,10 @@ from klet.api.certificates import CertificateSigningRequest
 from klet.api.codec import DecodeError, decode, encode
 from klet.api.meta import DeleteOptions
 from klet.embedded import refusals
-from klet.embedded.faults import Ask, Cut, DelayAnswer, FallSilent, Fault, Faults, RefuseRequest
+from klet.embedded.faults import Cut, DelayAnswer, FallSilent, Fault, FaultRequest, Faults, RefuseRequest
 from klet.embedded.identities import ApiUser, Identities
-from klet.embedded.nesting import DEEPEST, is_too_deep
-from klet.embedded.patching import TYPES, Patch
-from klet.embedded.questions import Questions
+from klet.embedded.patching import DEEPEST, TYPES, Patch, is_too_deep
+from klet.embedded.questions import ReviewAnswers
 from klet.embedded.reading import Reader, read_filter, read_watch_options
 from klet.embedded.refusals import RequestRefused
 from klet.embedded.registry import ObjectRegistry, ObjectTarget
@@ -45,7 +44,7 @@ class ApiHandler:
         *,
         registry: ObjectRegistry,
         reader: Reader,
-        questions: Questions,
+        questions: ReviewAnswers,
         identities: Identities,
         faults: Faults,
         clock: Clock,
@@ -70,7 +69,7 @@ class ApiHandler:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         is_watch = request.method == "GET" and request.query.get("watch") in {"true", "1"}
-        fault = self._faults.take(Ask(request.method, request.path, is_watch))
+        fault = self._faults.take(FaultRequest(request.method, request.path, is_watch))
         await self._suffer(fault, request, is_watch=is_watch)
         if request.path in _HEALTH:
             return web.Response(text="ok")

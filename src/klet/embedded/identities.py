@@ -64,7 +64,7 @@ class Identities:
         return self.review(token.strip(), (ISSUER,)) if scheme.lower() == "bearer" else None
 
     def review(self, token: str, audiences: Sequence[str]) -> ApiUser | None:
-        """Whom a token stands for, if it is good now and for one of the audiences."""
+        """Return whom a token stands for, if it is good now and for one of the audiences."""
         if (known := self._tokens.get(token)) is not None:
             return known
         claims = self._claims(token)
@@ -142,7 +142,7 @@ def _user_of(claims: Json) -> ApiUser:
 
 
 def _named_in(certificate: Mapping[str, Any]) -> ApiUser | None:
-    """Common name and organizations, as the API reads a client certificate."""
+    """Return common name and organizations, as the API reads a client certificate."""
     parts = [pair for entry in certificate.get("subject", ()) for pair in entry]
     names = [value for name, value in parts if name == "commonName"]
     groups = tuple(value for name, value in parts if name == "organizationName")

@@ -1,4 +1,7 @@
-"""The three kinds of patches of the API, on plain objects."""
+"""The three kinds of patches of the API, on plain objects, and how deep objects may be.
+
+What is stored must be read, copied and sent again by functions that call themselves.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,13 +15,28 @@ from klet.api.patches.json_patch import apply_json_patch
 from klet.api.patches.merge_patch import apply_merge_patch
 from klet.api.patches.strategic import apply_strategic_patch
 from klet.embedded import refusals
-from klet.embedded.nesting import is_too_deep
 from klet.embedded.store import Json
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
+DEEPEST: Final = 200
+
+
+def is_too_deep(data: Any) -> bool:
+    """Look without calling itself, so that it copes with what it is to refuse."""
+    layer = [data]
+    for _ in range(DEEPEST):
+        layer = [
+            below
+            for each in layer
+            if isinstance(each, dict | list)
+            for below in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not layer:
+            return False
+    return True
 
 
 class Patch(Struct, frozen=True):

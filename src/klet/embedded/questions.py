@@ -30,7 +30,7 @@ class Rights(Protocol):
     def allows(self, asked: SubjectAccessReviewSpec) -> bool: ...
 
 
-class Questions:
+class ReviewAnswers:
     """Answers what is asked with a POST."""
 
     def __init__(self, *, store: Store, identities: Identities, rights: Rights) -> None:
@@ -98,7 +98,7 @@ class Questions:
             raise refusals.bad_request(message)
 
 
-class Everything:
+class AllowEverything:
     """Lets everybody do everything: one machine, one owner."""
 
     def allows(self, asked: SubjectAccessReviewSpec) -> bool:

@@ -17,7 +17,7 @@ class RequestRefused(KletError):
 
 
 def resource_of(kind: Kind) -> str:
-    """`pods` or `leases.coordination.k8s.io`."""
+    """Return `pods` or `leases.coordination.k8s.io`."""
     return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
 
 

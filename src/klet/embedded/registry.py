@@ -82,7 +82,7 @@ class ObjectRegistry:
         return self._store.put(key, made)
 
     def replace(self, target: ObjectTarget, obj: Mapping[str, Any]) -> Json:
-        """PUT."""
+        """Replace an object (PUT)."""
         name = obj.get("metadata", {}).get("name", target.name)
         if name != target.name:
             message = f"the name of the object ({name}) does not match the name on the URL ({target.name})"
@@ -148,7 +148,7 @@ class ObjectRegistry:
             raise refusals.not_found(_NAMESPACE, namespace)
 
     def _check(self, kind: Kind, obj: Json) -> None:
-        """The object fits its type, and its metadata the rules of all objects."""
+        """Check that the object fits its type, and its metadata the rules of all objects."""
         try:
             convert(kind.struct, obj)
             metadata = convert(ObjectMeta, obj["metadata"])

@@ -14,7 +14,7 @@ from klet.api.kinds import find_kind
 from klet.embedded.faults import Faults
 from klet.embedded.http import ApiHandler
 from klet.embedded.identities import ApiUser, Identities
-from klet.embedded.questions import Questions, Rights
+from klet.embedded.questions import ReviewAnswers, Rights
 from klet.embedded.reading import Reader
 from klet.embedded.registry import ObjectRegistry
 from klet.embedded.store import Key, Store
@@ -42,7 +42,7 @@ def build_api(*, store: Store, tokens: Mapping[str, ApiUser], rights: Rights, cl
     handler = ApiHandler(
         registry=registry,
         reader=Reader(store=store, clock=clock),
-        questions=Questions(store=store, identities=identities, rights=rights),
+        questions=ReviewAnswers(store=store, identities=identities, rights=rights),
         identities=identities,
         faults=faults,
         clock=clock,

@@ -31,7 +31,7 @@ def requested_by(obj: Mapping[str, Any], user: ApiUser) -> Json:
 
 
 def created(obj: Json) -> Json:
-    """A new request is open, whatever was posted as its status."""
+    """Return a new request, which is open whatever was posted as its status."""
     return {**obj, "status": {}}
 
 

@@ -1,6 +1,7 @@
 """Rules of single kinds when they are written: defaults, what the server fills in, what may change."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
@@ -9,12 +10,15 @@ from klet.api.codec import DecodeError, convert, to_builtins
 from klet.api.defaults import default_pod
 from klet.api.kinds import Kind, find_kind
 from klet.api.pod import Pod
-from klet.api.validation.errors import FieldError
-from klet.api.validation.metadata import NameFormat, name_format_of
+from klet.api.validation import formats
+from klet.api.validation.errors import FieldError, invalid
+from klet.api.validation.fieldpath import FieldPath
+from klet.api.validation.formats import Messages
+from klet.api.validation.metadata import IMMUTABLE, NameFormat, name_format_of
 from klet.api.validation.pod import validate_pod_create
 from klet.api.validation.status import validate_pod_status_update
 from klet.api.validation.updates import validate_ephemeral_containers_update, validate_pod_update
-from klet.embedded import refusals, signing_requests, trust_bundles
+from klet.embedded import refusals, signing_requests
 from klet.embedded.store import Json
 from klet.model.qos import compute_qos
 
@@ -107,9 +111,35 @@ def _update_signing_request(change: ObjectUpdate) -> Json:
 
 
 def _update_trust_bundle(change: ObjectUpdate) -> Json:
-    if errors := tuple(trust_bundles.find_update_errors(change.new, change.old)):
+    if errors := tuple(_trust_bundle_errors(change.new, change.old)):
         raise refusals.invalid(_TRUST_BUNDLE, change.old["metadata"]["name"], errors)
     return change.new
+
+
+def _trust_bundle_name(obj: Mapping[str, Any]) -> NameFormat:
+    """Return the rule for a bundle's name: `<signer with / as :>:<name>`; one without a signer has no colon."""
+    return partial(_trust_bundle_name_errors, _signer_of(obj))
+
+
+def _trust_bundle_errors(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
+    if _signer_of(new) != _signer_of(old):
+        yield invalid(FieldPath("spec").child("signerName"), _signer_of(new), IMMUTABLE)
+
+
+def _trust_bundle_name_errors(signer: str, name: str) -> Messages:
+    if not signer:
+        if ":" in name:
+            return ('ClusterTrustBundle without signer name must not have ":" in its name',)
+        return formats.dns_subdomain(name)
+    prefix = f"{signer.replace('/', ':')}:"
+    if not name.startswith(prefix):
+        return (f"ClusterTrustBundle for signerName {signer} must be named with prefix {prefix}",)
+    return formats.dns_subdomain(name.removeprefix(prefix))
+
+
+def _signer_of(obj: Mapping[str, Any]) -> str:
+    signer = (obj.get("spec") or {}).get("signerName") or ""
+    return signer if isinstance(signer, str) else ""
 
 
 def _pod(obj: Mapping[str, Any]) -> Pod:
@@ -153,6 +183,6 @@ _STRATEGIES: Final[Mapping[str, RestStrategy]] = {
         create=_create_signing_request,
         update=_update_signing_request,
     ),
-    "ClusterTrustBundle": RestStrategy(update=_update_trust_bundle, name_format=trust_bundles.name_format),
+    "ClusterTrustBundle": RestStrategy(update=_update_trust_bundle, name_format=_trust_bundle_name),
     "Namespace": RestStrategy(has_status=True, create=_create_namespace),
 }

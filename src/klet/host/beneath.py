@@ -103,7 +103,7 @@ def open_regular_in(directory: int, name: str, shown: Path, *, flags: int = os.O
     if flags & os.O_EXCL:
         return _open_new(directory, name, shown, flags)
     try:
-        # A descriptor of the entry itself, whatever it is. The checks below and the open go by it, not by the name,
+        # A descriptor of the entry itself, whatever it is. The checks below and the open use it, not the name,
         # which may be swapped meanwhile.
         entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
     except FileNotFoundError as error:

@@ -66,11 +66,6 @@ def find_configurations(directory: Path) -> tuple[Path, ...]:
         raise file_error("read", directory, error) from error
 
 
-def build_loopback() -> str:
-    """Return a .conf for runtimes that do not set up `lo` by themselves."""
-    return _dump({"cniVersion": CNI_VERSION, "name": "lo", "type": "loopback"})
-
-
 _ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
 
 

@@ -36,7 +36,7 @@ class ContainerdSettings(Struct, frozen=True, kw_only=True):
 
 
 def build_containerd_config(settings: ContainerdSettings) -> str:
-    """config.toml in version 2, which containerd 1.6 and every newer release reads."""
+    """Return config.toml in version 2, which containerd 1.6 and every newer release reads."""
     sections: dict[str, Mapping[str, _Value]] = {
         "": {
             "version": 2,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def find_snapshotter(directory: Path) -> str:
-    """`overlayfs` if an overlay can be mounted in the directory, otherwise `native`, which copies every layer."""
+    """Return `overlayfs` if an overlay can be mounted in the directory, else `native`, which copies every layer."""
     with tempfile.TemporaryDirectory(prefix="overlay-", dir=directory) as scratch:
         base = Path(scratch)
         for name in ("lower", "upper", "work", "merged"):

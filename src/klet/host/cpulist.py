@@ -44,7 +44,7 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
 
 
 def cpu_mask(cpus: Iterable[int]) -> bytes:
-    """Bit n % 8 of byte n // 8 stands for CPU n."""
+    """Return the mask: bit n % 8 of byte n // 8 stands for CPU n."""
     wanted = set(cpus)
     mask = bytearray(max(wanted, default=-1) // 8 + 1)
     for cpu in wanted:

@@ -1,16 +1,12 @@
-"""Disk space: what a filesystem has and what a tree takes (upstream's statfs and du providers). It blocks."""
+"""Disk space: what a filesystem has (upstream's statfs provider). It blocks."""
 
-import contextlib
 import os
-import stat
 from pathlib import Path
 
 from msgspec import Struct
 
 from klet.aio.threads import Threads
 from klet.host.errors import FileError, file_error
-
-_BLOCK = 512
 
 
 class FilesystemUsage(Struct, frozen=True, kw_only=True):
@@ -26,13 +22,6 @@ class FilesystemUsage(Struct, frozen=True, kw_only=True):
     @property
     def inodes_used(self) -> int:
         return self.inodes - self.inodes_free
-
-
-class TreeUsage(Struct, frozen=True):
-    """What a tree takes on disk."""
-
-    used: int = 0
-    inodes: int = 0
 
 
 class FilesystemCapacity:
@@ -67,38 +56,3 @@ def filesystem_usage(path: Path) -> FilesystemUsage:
         inodes=found.f_files,
         inodes_free=found.f_ffree,
     )
-
-
-def tree_usage(path: Path) -> TreeUsage:
-    """Add up the blocks of a file or tree on its own filesystem; a file with several links counts once.
-
-    What goes away meanwhile is left out. Without recursion: the depth is in the hands of who writes there.
-    """
-    try:
-        return _measure(path)
-    except OSError as error:
-        raise file_error("measure", path, error) from error
-
-
-def _measure(path: Path) -> TreeUsage:
-    top = path.lstat()
-    used, seen = top.st_blocks * _BLOCK, {top.st_ino}
-    pending = [path] if stat.S_ISDIR(top.st_mode) else []
-    while pending:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(pending.pop()) as entries:
-            for entry in entries:
-                found = _stat(entry)
-                if found is None or found.st_dev != top.st_dev or found.st_ino in seen:
-                    continue
-                seen.add(found.st_ino)
-                used += found.st_blocks * _BLOCK
-                if stat.S_ISDIR(found.st_mode):
-                    pending.append(Path(entry.path))
-    return TreeUsage(used=used, inodes=len(seen))
-
-
-def _stat(entry: "os.DirEntry[str]") -> os.stat_result | None:
-    try:
-        return entry.stat(follow_symlinks=False)
-    except FileNotFoundError:
-        return None

@@ -94,7 +94,7 @@ class HttpClient:
             exchange.close()
 
     async def _connect(self, exchange: "_Exchange") -> None:
-        """Through the loop, which knows names and TLS."""
+        """Connect through the loop, which knows names and TLS."""
         address = exchange.address
         context = self._unverified if address.scheme == "https" else None
         loop = asyncio.get_running_loop()
@@ -134,7 +134,7 @@ def describe_dial(host: str, port: int, error: OSError | UnicodeError) -> str:
 
 
 def reason(error: OSError) -> str:
-    """`connection refused` and the like."""
+    """Return the reason of an error: `connection refused` and the like."""
     return os.strerror(error.errno).lower() if error.errno else str(error)
 
 

@@ -101,7 +101,7 @@ def _find_cgroups(text: str) -> tuple[str, str] | None:
 
 
 def parse_record(record: str) -> KernelMessage:
-    """`priority,sequence,microseconds,flags;text`, then lines ` KEY=value`, which are left out."""
+    """Parse `priority,sequence,microseconds,flags;text`; the lines ` KEY=value` after it are left out."""
     head, semicolon, body = record.partition(";")
     try:
         priority, sequence, microseconds = (int(field) for field in head.split(",")[:3])

@@ -32,10 +32,6 @@ class MountEntry(Struct, frozen=True):
     def is_shared(self) -> bool:
         return any(tag.startswith("shared:") for tag in self.propagation)
 
-    @property
-    def is_read_only(self) -> bool:
-        return "ro" in self.options
-
 
 def parse_mountinfo(text: str) -> tuple[MountEntry, ...]:
     return tuple(_parse_line(line) for line in text.splitlines() if line)
@@ -69,20 +65,6 @@ def mounts_under(mounts: Iterable[MountEntry], path: str) -> tuple[MountEntry, .
     return tuple(sorted(newest_first, key=lambda mount: mount.mount_point.count("/"), reverse=True))
 
 
-def mount_references(mounts: Iterable[MountEntry], path: str) -> tuple[str, ...]:
-    """Return the other places where the same directory of the same filesystem is mounted (upstream's mount refs)."""
-    table = tuple(mounts)
-    holder = containing_mount(table, path)
-    if holder is None:
-        return ()
-    root = str(PurePosixPath(holder.root) / PurePosixPath(path).relative_to(holder.mount_point))
-    return tuple(
-        mount.mount_point
-        for mount in table
-        if mount.mount_id != holder.mount_id and mount.device == holder.device and mount.root == root
-    )
-
-
 def is_below(path: str, directory: str) -> bool:
     """Return whether a path is a directory or lies in it."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
@@ -110,5 +92,5 @@ def _parse_line(line: str) -> MountEntry:
 
 
 def _unescape(text: str) -> str:
-    r"""Space, tab, newline and backslash are written as `\040`, `\011`, `\012`, `\134`."""
+    r"""Decode space, tab, newline and backslash, which are written as `\040`, `\011`, `\012`, `\134`."""
     return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)

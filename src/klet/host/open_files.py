@@ -7,7 +7,7 @@ logger = logging.getLogger(__name__)
 
 
 def limits_to_try(wanted: int, *, hard: int) -> tuple[tuple[int, int], ...]:
-    """Soft and hard limits, the better first: as many as wanted, or as many as the machine lets this process have."""
+    """Return soft and hard limits, the better first: as many as wanted, or as many as this process may have."""
     within = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     return ((wanted, wanted), (within, hard))
 

@@ -148,7 +148,7 @@ def parse_number(text: str, name: str) -> int:
 
 
 def is_number(text: str) -> bool:
-    """Digits, and not more than the kernel's largest number has."""
+    """Return whether these are digits, and not more than the kernel's largest number has."""
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 

@@ -1,24 +1,27 @@
 """The agent's root directory, made as upstream does (`setupDataDirs`): closed to others, and on a shared mount.
 
 Only from a shared mount do mounts that containers make in a volume reach the node and other containers
-(`mountPropagation`).
+(`mountPropagation`). One agent at a time holds it, by a file that the kernel releases with the process.
 """
 
+import fcntl
 import logging
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from enum import Enum, auto
 from pathlib import Path
 from typing import Final, Protocol
 
-from klet.host.errors import HostError, MountError
-from klet.host.lock_file import LockHeld, hold_file
+from klet.host.errors import HostError, MountError, file_error
 from klet.host.mountinfo import MountEntry, containing_mount, mounts_under
 from klet.host.mounts import Propagation
+from klet.host.procfs import ProcReader
 
 logger = logging.getLogger(__name__)
 
 LOCK_FILE: Final = "klet.lock"
+_LONGEST_PID = 20
 
 
 class MountCalls(Protocol):
@@ -111,3 +114,45 @@ def _make(root: Path, directory: Path) -> None:
         directory.mkdir(mode=0o750, parents=True, exist_ok=True)
     except OSError as error:
         raise HostError(f"cannot make the root directory {root} (--root-dir): {error.strerror}") from error
+
+
+class LockHeld(HostError):
+    """Another process has it."""
+
+    def __init__(self, message: str, *, holder: str) -> None:
+        super().__init__(message)
+        self.holder = holder
+        """As `name (pid 7)`; empty if it cannot be seen."""
+
+
+@contextmanager
+def hold_file(path: Path, *, proc: ProcReader | None = None) -> Iterator[None]:
+    """Hold a file, made if need be, until the block is left. Raises LockHeld, or FileError where there can be none."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise file_error("lock", path, error) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = _holder(descriptor, proc or ProcReader())
+            raise LockHeld(f"{path} is held by {holder or 'another process'}", holder=holder) from error
+        except OSError as error:
+            raise file_error("lock", path, error) from error
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        # The file stays: removing it would take it from another process that has just opened it.
+        os.close(descriptor)
+
+
+def _holder(descriptor: int, proc: ProcReader) -> str:
+    text = os.pread(descriptor, _LONGEST_PID, 0).decode("ascii", errors="replace").strip()
+    if not text.isdecimal():
+        return ""
+    try:
+        return f"{proc.process_stat(int(text)).name} (pid {text})"
+    except HostError:
+        return f"pid {text}"

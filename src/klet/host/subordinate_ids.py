@@ -19,7 +19,7 @@ class GrantedIds(NamedTuple):
 
 
 async def read_granted_ids(user: str) -> GrantedIds | None:
-    """None if the machine does not have that user, or no tool that lists them. Raises HostError."""
+    """Return None if the machine does not have that user, or no tool that lists them. Raises HostError."""
     if not _has_user(user) or shutil.which(GETSUBIDS) is None:
         return None
     users = (await run_process([GETSUBIDS, user], timeout=PATIENCE)).check()

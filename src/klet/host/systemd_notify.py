@@ -24,10 +24,6 @@ class ServiceManager:
     def __init__(self, *, address: str) -> None:
         self._address = address
 
-    @property
-    def is_listening(self) -> bool:
-        return bool(self._address)
-
     def notify(self, state: str) -> bool:
         """Send a state such as `READY=1`; return False if there is no socket. Raises NotifyError."""
         if not self._address:

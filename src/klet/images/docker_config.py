@@ -75,7 +75,7 @@ def _read_entry(entry: _Entry) -> RegistryLogin:
 
 
 def _decode(text: str) -> str:
-    """Base64 with its padding or without any."""
+    """Decode base64 with its padding or without any."""
     digits = text.translate(_LINE_ENDS)
     if not text.strip().endswith("="):
         if len(digits) % 4 == 1:

@@ -32,7 +32,7 @@ DEFAULT_PERIOD: Final = 10
 """Seconds between two probes, unless the probe says otherwise."""
 
 
-class Seat(Struct, frozen=True, kw_only=True):
+class PodContainer(Struct, frozen=True, kw_only=True):
     """A container, as its pod has it."""
 
     spec: Container
@@ -59,77 +59,79 @@ class Seat(Struct, frozen=True, kw_only=True):
         return earlier.after(earlier.newest_of(Reason.STARTED))
 
 
-def explain_container(seat: Seat, *, now: datetime) -> StateReason | None:
+def explain_container(container: PodContainer, *, now: datetime) -> StateReason | None:
     """Return what is wrong with a container, or what it is doing; None if it is well."""
-    state = seat.status.state
+    state = container.status.state
     if state.waiting is not None:
-        return _waiting(seat, state.waiting.reason, state.waiting.message)
+        return _waiting(container, state.waiting.reason, state.waiting.message)
     if state.terminated is not None:
-        return None if state.terminated.exit_code == 0 else _ended(seat, state.terminated, state.terminated.reason)
+        return None if state.terminated.exit_code == 0 else _ended(container, state.terminated, state.terminated.reason)
     if state.running is not None:
-        return _failing_probe(seat, now=now) or _not_ready(seat, now=now) or _past_end(seat)
+        return _failing_probe(container, now=now) or _not_ready(container, now=now) or _past_end(container)
     return None
 
 
-def _waiting(seat: Seat, word: str, message: str) -> StateReason | None:
+def _waiting(container: PodContainer, word: str, message: str) -> StateReason | None:
     if word in QUIET_WORDS:
-        return _under_way(seat)
+        return _under_way(container)
     if word in IMAGE_WORDS:
-        return _no_image(seat, word, message)
-    last = seat.status.last_state.terminated
+        return _no_image(container, word, message)
+    last = container.status.last_state.terminated
     if last is not None and word == "CrashLoopBackOff":
-        return _ended(seat, last, word)
-    following = seat.run.newest
+        return _ended(container, last, word)
+    following = container.run.newest
     return StateReason(
         word=word,
-        container=seat.spec.name,
-        message=f"{seat.who} cannot be started: {plain_error(message) or word}",
-        measurements={"restarts": seat.status.restart_count},
-        since=_since(seat.run.of(Reason.FAILED, Reason.FAILED_POST_START_HOOK)),
+        container=container.spec.name,
+        message=f"{container.who} cannot be started: {plain_error(message) or word}",
+        measurements={"restarts": container.status.restart_count},
+        since=_since(container.run.of(Reason.FAILED, Reason.FAILED_POST_START_HOOK)),
         next="start it again",
         next_at=following.finding.next_at if following is not None else None,
     )
 
 
-def _under_way(seat: Seat) -> StateReason | None:
+def _under_way(container: PodContainer) -> StateReason | None:
     """Return what a container that is about to start is doing, by its newest record."""
-    newest = seat.records.newest
+    newest = container.records.newest
     if newest is None:
         return None
     match newest.finding.decision:
         case Reason.PULLING:
-            text = f'the image "{seat.spec.image}" of {seat.who} is being pulled'
+            text = f'the image "{container.spec.image}" of {container.who} is being pulled'
             following = "start the container with it"
         case Reason.POST_START_HOOK:
-            text = f"the postStart hook of {seat.who} is running"
+            text = f"the postStart hook of {container.who} is running"
             following = "the container counts as started after it"
         case _:
             return None
     return StateReason(
         kind=ReasonKind.PROGRESS,
         word=str(newest.finding.decision),
-        container=seat.spec.name,
+        container=container.spec.name,
         message=text,
-        measurements={"image": seat.spec.image},
+        measurements={"image": container.spec.image},
         since=newest.at,
         next=following,
     )
 
 
-def _no_image(seat: Seat, word: str, message: str) -> StateReason:
-    image = seat.spec.image
-    tries = seat.records.after(seat.records.newest_of(Reason.STARTED, Reason.PULLED))
+def _no_image(container: PodContainer, word: str, message: str) -> StateReason:
+    image = container.spec.image
+    tries = container.records.after(container.records.newest_of(Reason.STARTED, Reason.PULLED))
     newest = tries.of(Reason.BACK_OFF_PULLING_IMAGE, Reason.FAILED).newest
     next_at = newest.finding.next_at if newest is not None else None
     if word == "ErrImageNeverPull":
-        text = f'the image "{image}" of {seat.who} is not on this node, and its imagePullPolicy is Never'
+        text = f'the image "{image}" of {container.who} is not on this node, and its imagePullPolicy is Never'
     elif word == "InvalidImageName":
-        text = f'the image "{image}" of {seat.who} has a name that is not valid: {plain_error(message)}'
+        text = f'the image "{image}" of {container.who} has a name that is not valid: {plain_error(message)}'
     else:
-        text = f'the image "{image}" of {seat.who} cannot be pulled: {plain_error(message)}{_without_secrets(tries)}'
+        text = (
+            f'the image "{image}" of {container.who} cannot be pulled: {plain_error(message)}{_without_secrets(tries)}'
+        )
     return StateReason(
         word=word,
-        container=seat.spec.name,
+        container=container.spec.name,
         message=text,
         measurements={"image": image},
         since=_since(tries.of(Reason.FAILED, Reason.INSPECT_FAILED, Reason.ERR_IMAGE_NEVER_PULL)),
@@ -146,48 +148,50 @@ def _without_secrets(tries: Evidence) -> str:
 
 
 def _ended(
-    seat: Seat, ended: ContainerStateTerminated, word: str, *, kind: ReasonKind = ReasonKind.TROUBLE
+    container: PodContainer, ended: ContainerStateTerminated, word: str, *, kind: ReasonKind = ReasonKind.TROUBLE
 ) -> StateReason:
     """Return how a container ended; what follows is in the newest record about it."""
-    following = seat.run.newest
+    following = container.run.newest
     next_at = following.finding.next_at if following is not None and kind is ReasonKind.TROUBLE else None
-    word, message, measured = _how(seat, ended, word)
+    word, message, measured = _how(container, ended, word)
     return StateReason(
         kind=kind,
         word=word,
-        container=seat.spec.name,
+        container=container.spec.name,
         message=message,
-        measurements=measured | {"exitCode": ended.exit_code, "restarts": seat.status.restart_count},
+        measurements=measured | {"exitCode": ended.exit_code, "restarts": container.status.restart_count},
         since=ended.finished_at,
         next="start it again" if next_at is not None else "",
         next_at=next_at,
     )
 
 
-def _how(seat: Seat, ended: ContainerStateTerminated, word: str) -> tuple[str, str, dict[str, Measurement]]:
+def _how(
+    container: PodContainer, ended: ContainerStateTerminated, word: str
+) -> tuple[str, str, dict[str, Measurement]]:
     """Return the word, the sentence and the measurements for an end."""
-    count = seat.status.restart_count
+    count = container.status.restart_count
     times = f", {count} restart{'s' if count > 1 else ''} so far" if count else ""
     if ended.reason == START_ERROR:
-        command = " ".join((*seat.spec.command, *seat.spec.args))
-        text = f"{seat.who} cannot be started: {plain_error(ended.message)}{times}"
+        command = " ".join((*container.spec.command, *container.spec.args))
+        text = f"{container.who} cannot be started: {plain_error(ended.message)}{times}"
         return "RunContainerError", text, {"command": command} if command else {}
-    failure = _fatal_probe(seat.ended_run)
+    failure = _fatal_probe(container.ended_run)
     if failure is not None:
         return (
             str(Reason.UNHEALTHY),
-            f"{seat.who} was killed: {_answer(failure)}{times}",
+            f"{container.who} was killed: {_answer(failure)}{times}",
             dict(failure.finding.measurements),
         )
     if ended.reason == "OOMKilled":
-        given = seat.status.resources
+        given = container.status.resources
         limit = given.limits.get("memory") if given is not None else None
         limited = f" (its memory limit is {limit})" if limit is not None else ""
-        return "OOMKilled", f"{seat.who} was killed because it ran out of memory{limited}{times}", {}
+        return "OOMKilled", f"{container.who} was killed because it ran out of memory{limited}{times}", {}
     how = f"by signal {ended.signal}" if ended.signal else f"with exit code {ended.exit_code}"
     said = plain_error(" ".join(ended.message.split()))[:LONGEST_WORDS]
     last_words = f'; it said: "{said}"' if said else ""
-    return word or "Error", f"{seat.who} ended {how}{times}{last_words}", {}
+    return word or "Error", f"{container.who} ended {how}{times}{last_words}", {}
 
 
 def _fatal_probe(run: Evidence) -> Cause | None:
@@ -196,45 +200,47 @@ def _fatal_probe(run: Evidence) -> Cause | None:
     return _unhealthy(run.before(kill), "liveness", "startup") if kill is not None else None
 
 
-def _failing_probe(seat: Seat, *, now: datetime) -> StateReason | None:
+def _failing_probe(container: PodContainer, *, now: datetime) -> StateReason | None:
     """Return the failure of the liveness or startup probe of a running container."""
-    failure = _unhealthy(seat.run, "liveness", "startup")
+    failure = _unhealthy(container.run, "liveness", "startup")
     if failure is None:
         return None
-    probe = seat.spec.startup_probe if _probe_of(failure) == "startup" else seat.spec.liveness_probe
-    kill = seat.run.after(failure).newest_of(Reason.KILLING)
+    probe = container.spec.startup_probe if _probe_of(failure) == "startup" else container.spec.liveness_probe
+    kill = container.run.after(failure).newest_of(Reason.KILLING)
     if kill is None and not _is_fresh(failure, probe, now=now):
         return None
     finding = failure.finding
-    ending = f"{seat.who} is being killed" if kill is not None else f"{seat.who} is about to be killed"
+    ending = f"{container.who} is being killed" if kill is not None else f"{container.who} is about to be killed"
     return StateReason(
         word=str(Reason.UNHEALTHY),
-        container=seat.spec.name,
+        container=container.spec.name,
         message=f"{ending}: {_answer(failure)}",
-        measurements=dict(finding.measurements) | {"restarts": seat.status.restart_count},
-        since=_since(seat.run.where(lambda cause: _probe_of(cause) == _probe_of(failure))),
+        measurements=dict(finding.measurements) | {"restarts": container.status.restart_count},
+        since=_since(container.run.where(lambda cause: _probe_of(cause) == _probe_of(failure))),
         next="it ends, or its grace is over, and its restart policy decides" if kill is not None else finding.next,
         next_at=_grace_end(kill) if kill is not None else _next_probe(failure, probe, now=now),
     )
 
 
-def _not_ready(seat: Seat, *, now: datetime) -> StateReason | None:
-    if seat.status.ready or (seat.is_init and seat.spec.restart_policy != "Always"):
+def _not_ready(container: PodContainer, *, now: datetime) -> StateReason | None:
+    if container.status.ready or (container.is_init and container.spec.restart_policy != "Always"):
         return None
-    is_starting = seat.spec.startup_probe is not None and not seat.status.started
-    kind, probe = ("startup", seat.spec.startup_probe) if is_starting else ("readiness", seat.spec.readiness_probe)
+    is_starting = container.spec.startup_probe is not None and not container.status.started
+    kind, probe = (
+        ("startup", container.spec.startup_probe) if is_starting else ("readiness", container.spec.readiness_probe)
+    )
     if probe is None:
         return None
-    running = seat.status.state.running
+    running = container.status.state.running
     started_at = running.started_at if running is not None else None
-    failure = _unhealthy(seat.run, kind)
+    failure = _unhealthy(container.run, kind)
     if failure is None:
         first = timedelta(seconds=probe.initial_delay_seconds)
         return StateReason(
             kind=ReasonKind.PROGRESS,
             word="NotReady",
-            container=seat.spec.name,
-            message=f"{seat.who} runs, and its {kind} probe has not succeeded yet",
+            container=container.spec.name,
+            message=f"{container.who} runs, and its {kind} probe has not succeeded yet",
             since=started_at,
             next="its first probe" if first else "the next probe",
             next_at=started_at + first if started_at is not None and started_at + first > now else None,
@@ -243,21 +249,21 @@ def _not_ready(seat: Seat, *, now: datetime) -> StateReason | None:
     period = probe.period_seconds or DEFAULT_PERIOD
     return StateReason(
         word=str(Reason.UNHEALTHY),
-        container=seat.spec.name,
-        message=f"{seat.who} is not ready: {_answer(failure)}",
+        container=container.spec.name,
+        message=f"{container.who} is not ready: {_answer(failure)}",
         measurements=dict(failure.finding.measurements) | {"periodSeconds": period},
-        since=_since(seat.run.where(lambda cause: _probe_of(cause) == kind)),
+        since=_since(container.run.where(lambda cause: _probe_of(cause) == kind)),
         next=f"it is ready when the probe succeeds; asked every {period} s{', again' if next_at else ''}",
         next_at=next_at,
     )
 
 
-def _past_end(seat: Seat) -> StateReason | None:
+def _past_end(container: PodContainer) -> StateReason | None:
     """Return the last end of a container that runs well now."""
-    last = seat.status.last_state.terminated
-    if last is None or not seat.status.restart_count:
+    last = container.status.last_state.terminated
+    if last is None or not container.status.restart_count:
         return None
-    return _ended(seat, last, last.reason, kind=ReasonKind.PAST)
+    return _ended(container, last, last.reason, kind=ReasonKind.PAST)
 
 
 def _unhealthy(records: Evidence, *kinds: str) -> Cause | None:

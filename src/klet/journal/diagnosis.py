@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from klet.api.klet_v1 import PodState
 from klet.api.pod import Pod
-from klet.journal.container_reasons import Seat, explain_container
+from klet.journal.container_reasons import PodContainer, explain_container
 from klet.journal.evidence import Evidence, ReasonKind, StateReason
 from klet.journal.pod_reasons import (
     explain_end,
@@ -133,14 +133,14 @@ def _container_reasons(pod: Pod, records: Evidence, *, now: datetime) -> Iterato
     init = {status.name: status for status in pod.status.init_container_statuses}
     for spec in pod.spec.init_containers:
         if (status := init.get(spec.name)) is not None:
-            seat = Seat(spec=spec, status=status, records=records.about(spec.name), is_init=True)
-            if (reason := explain_container(seat, now=now)) is not None:
+            pod_container = PodContainer(spec=spec, status=status, records=records.about(spec.name), is_init=True)
+            if (reason := explain_container(pod_container, now=now)) is not None:
                 yield reason
     own = {status.name: status for status in pod.status.container_statuses}
     for spec in pod.spec.containers:
         if (status := own.get(spec.name)) is not None:
-            seat = Seat(spec=spec, status=status, records=records.about(spec.name))
-            if (reason := explain_container(seat, now=now)) is not None:
+            pod_container = PodContainer(spec=spec, status=status, records=records.about(spec.name))
+            if (reason := explain_container(pod_container, now=now)) is not None:
                 yield reason
 
 

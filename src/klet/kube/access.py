@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from klet.model.hidden_fields import HidesFields
 
 
-class Material(HidesFields, frozen=True):
+class PemSource(HidesFields, frozen=True):
     """PEM text, inline or in a file that may change under us."""
 
     HIDDEN = frozenset({"data"})
@@ -26,13 +26,13 @@ class Material(HidesFields, frozen=True):
 class KeyPair(Struct, frozen=True):
     """A client certificate and its key; one file may hold both."""
 
-    certificate: Material
-    key: Material
+    certificate: PemSource
+    key: PemSource
     successor: Path | None = None
     """A file with both that counts from the moment it is there."""
 
     def read(self) -> tuple[bytes, bytes]:
-        """Both as they are now; raises OSError. One file is read once: it may be replaced between two reads."""
+        """Read both as they are now; raises OSError. One file is read once: it may be replaced between two reads."""
         if self.successor is not None:
             with suppress(FileNotFoundError, NotADirectoryError):
                 both = self.successor.read_bytes()
@@ -75,7 +75,7 @@ class NoVerification(Struct, frozen=True):
     """Trust anybody."""
 
 
-Authority: TypeAlias = Material | SystemAuthorities | NoVerification
+Authority: TypeAlias = PemSource | SystemAuthorities | NoVerification
 
 
 class Access(Struct, frozen=True, kw_only=True):

@@ -23,14 +23,14 @@ LOSSES_APART: Final = 60.0
 """Seconds: a connection that comes and goes is logged as lost at most so often."""
 
 
-class Lost(Struct, frozen=True):
+class ServerLost(Struct, frozen=True):
     """The server does not answer, for the first time."""
 
     why: str
     attempts: int
 
 
-class StillLost(Struct, frozen=True):
+class ServerStillLost(Struct, frozen=True):
     """The server has not answered since."""
 
     why: str
@@ -38,17 +38,17 @@ class StillLost(Struct, frozen=True):
     seconds: float
 
 
-class Back(Struct, frozen=True):
+class ServerBack(Struct, frozen=True):
     """The server answers again."""
 
     attempts: int
     seconds: float
 
 
-Announcement: TypeAlias = Lost | StillLost | Back
+Announcement: TypeAlias = ServerLost | ServerStillLost | ServerBack
 
 
-class Announced(Struct, frozen=True):
+class LoggedOutage(Struct, frozen=True):
     """What has been logged so far."""
 
     lost_at: float | None = None
@@ -62,41 +62,41 @@ class Announced(Struct, frozen=True):
     pause: float = FIRST_PAUSE
 
 
-def decide_announcement(announced: Announced, why: str, *, now: float) -> tuple[Announced, Announcement | None]:
+def decide_announcement(announced: LoggedOutage, why: str, *, now: float) -> tuple[LoggedOutage, Announcement | None]:
     """Return what to log after an attempt: `why` it failed, empty if the server answered."""
     if not why:
         return _decide_after_answer(announced, now=now)
     if announced.lost_at is None and now - announced.failed_at >= LONGEST_PAUSE:
-        announced = Announced()  # a new loss, long after the previous one
+        announced = LoggedOutage()  # a new loss, long after the previous one
     lost_at = now if announced.lost_at is None else announced.lost_at
     announced = replace(announced, lost_at=lost_at, attempts=announced.attempts + 1, failed_at=now)
     if announced.is_logged:
         if announced.logged_at is not None and now - announced.logged_at < announced.pause:
             return announced, None
         announced = replace(announced, logged_at=now, pause=min(2 * announced.pause, LONGEST_PAUSE))
-        return announced, StillLost(why, announced.attempts, now - lost_at)
+        return announced, ServerStillLost(why, announced.attempts, now - lost_at)
     if announced.logged_at is not None and now - announced.logged_at < LOSSES_APART:
         return announced, None
-    return replace(announced, is_logged=True, logged_at=now, pause=FIRST_PAUSE), Lost(why, announced.attempts)
+    return replace(announced, is_logged=True, logged_at=now, pause=FIRST_PAUSE), ServerLost(why, announced.attempts)
 
 
-def _decide_after_answer(announced: Announced, *, now: float) -> tuple[Announced, Announcement | None]:
+def _decide_after_answer(announced: LoggedOutage, *, now: float) -> tuple[LoggedOutage, Announcement | None]:
     if announced.lost_at is None:
         return announced, None
     if not announced.is_logged:
         return replace(announced, lost_at=None), None
-    announcement = Back(announced.attempts, now - announced.lost_at)
+    announcement = ServerBack(announced.attempts, now - announced.lost_at)
     return replace(announced, lost_at=None, attempts=0, is_logged=False), announcement
 
 
-class Announcer:
+class OutageLogger:
     """Writes the log lines, for all connections to one server."""
 
     def __init__(self, *, server: str, reaches: Sequence[Reach], clock: Clock) -> None:
         self._server = server
         self._reaches = reaches
         self._clock = clock
-        self._announced = Announced()
+        self._announced = LoggedOutage()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -113,10 +113,10 @@ class Announcer:
     def _log(self, announcement: Announcement) -> None:
         where = {"server": self._server, "attempts": announcement.attempts}
         match announcement:
-            case Lost(why):
+            case ServerLost(why):
                 logger.warning("The API server does not answer; trying again", extra={**where, "error": why})
-            case StillLost(why, seconds=seconds):
+            case ServerStillLost(why, seconds=seconds):
                 extra = {**where, "duration": round(seconds), "error": why}
                 logger.warning("The API server still does not answer", extra=extra)
-            case Back(seconds=seconds):
+            case ServerBack(seconds=seconds):
                 logger.info("The API server answers again", extra={**where, "duration": round(seconds)})

@@ -164,6 +164,6 @@ def refusal(answer: HttpAnswer) -> ApiError:
 
 
 def _body(obj: ApiObject) -> bytes:
-    """An object with the names that its type does not store twice."""
+    """Return an object with the names that its type does not store twice."""
     kind = kind_of(type(obj))
     return encode({**to_builtins(obj), "apiVersion": kind.api_version, "kind": kind.name})

@@ -65,7 +65,7 @@ class Credentials:
         return CredentialSet(token=shown.token, certificate=certificate, key=key)
 
     async def _read_pair(self, pair: KeyPair) -> tuple[bytes, bytes]:
-        """A node that joins has its certificate any moment: a request meanwhile waits a little, and goes on at once."""
+        """Read the pair. A node that joins gets its certificate soon: a request waits a little for it."""
         give_up = self._clock.monotonic() + PAIR_PATIENCE.total_seconds()
         while True:
             try:
@@ -76,7 +76,7 @@ class Credentials:
             await self._clock.sleep(_LOOK)
 
     def refuse(self) -> None:
-        """The server does not accept them: get fresh ones next time."""
+        """Drop credentials that the server does not accept: get fresh ones next time."""
         if self._token is not None:
             self._token.forget()
         if self._plugin is not None:

@@ -37,7 +37,7 @@ class CredentialError(KubeError):
 class Unreachable(KubeError):  # a name of the thing, as the family is called
     """The API server did not answer."""
 
-    is_told = True
+    is_reported_elsewhere = True
 
 
 class ApiError(KubeError):
@@ -47,7 +47,7 @@ class ApiError(KubeError):
         super().__init__(status.message or status.reason or f"the server answered {status.code}")
         self.status = status
         self.retry_after = retry_after
-        self.is_told = status.code in AWAY
+        self.is_reported_elsewhere = status.code in AWAY
 
     @property
     def code(self) -> int:

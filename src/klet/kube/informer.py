@@ -124,7 +124,7 @@ class Informer(Generic[T]):
                 self._version = ""
                 logger.debug("Watch is too old", extra={"error": str(error)})
             except KubeError as error:
-                is_away = error.is_told
+                is_away = error.is_reported_elsewhere
                 what = {"resource": kind_of(self._struct).plural, "namespace": self._scope.namespace}
                 logger.log(level_for(error), "Not following the API server", extra={**what, "error": str(error)})
             # The version stays after every other error: the next watch resumes where this one ended, without a list.

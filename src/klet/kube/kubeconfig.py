@@ -23,8 +23,8 @@ from klet.kube.access import (
     ExecPlugin,
     KeyPair,
     Login,
-    Material,
     NoVerification,
+    PemSource,
     SystemAuthorities,
 )
 from klet.kube.errors import KubeconfigError
@@ -218,11 +218,11 @@ class _Reader:
             cluster=to_builtins(cluster) if fields.provide_cluster_info else None,
         )
 
-    def _material(self, where: str, field: str, data: str, path: str) -> Material | None:
+    def _material(self, where: str, field: str, data: str, path: str) -> PemSource | None:
         if not data:
-            return Material(path=self._path_of(path)) if path else None
+            return PemSource(path=self._path_of(path)) if path else None
         try:
-            return Material(data=base64.b64decode(data, validate=True))
+            return PemSource(data=base64.b64decode(data, validate=True))
         except (binascii.Error, ValueError) as error:  # the latter for letters beyond ASCII
             raise self._error(f"{where}: {field}-data: not base64: {error}") from error
 

@@ -23,12 +23,12 @@ class Reach:
         self._tell(is_answered=code < FAILING)
 
     def failed(self, why: str) -> None:
-        """No answer came."""
+        """Note that no answer came."""
         self._troubles.send(why)
         self._tell(is_answered=False)
 
     def outcomes(self) -> Subscription[bool]:
-        """Of each request from now on: whether the server answered."""
+        """Subscribe to the outcomes of requests: whether the server answered."""
         return self._outcomes.subscribe()
 
     def troubles(self) -> Subscription[str]:

@@ -6,6 +6,7 @@ one. Dead peers are noticed by TCP keep-alive: a watch may rightly be silent for
 
 import asyncio
 import logging
+import os
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -16,11 +17,10 @@ from typing import Any, Final
 import aiohttp
 from yarl import URL
 
-from klet.kube.access import Access
+from klet.kube.access import Access, Authority, NoVerification, PemSource
 from klet.kube.credentials import Credentials, CredentialSet
 from klet.kube.errors import CredentialError, KubeconfigError, Unreachable
 from klet.kube.reach import Reach
-from klet.kube.tls import client_context
 from klet.model.hidden_fields import HidesFields
 from klet.version import USER_AGENT
 
@@ -93,7 +93,7 @@ class Transport:
 
     @asynccontextmanager
     async def stream(self, request: HttpRequest, *, silence: timedelta) -> AsyncIterator["Stream"]:
-        """An answer that is read as it comes; raises Unreachable if it does not even begin for too long."""
+        """Return an answer that is read as it arrives; raises Unreachable if it does not even begin for too long."""
         try:
             async with AsyncExitStack() as opened:
                 async with asyncio.timeout(silence.total_seconds()):
@@ -203,7 +203,7 @@ class Stream:
         return HttpAnswer(self.code, self._response.headers.get("Retry-After", ""), body)
 
     async def lines(self, *, silence: timedelta) -> AsyncGenerator[bytes, None]:
-        """Line by line, however long they are; raises Unreachable when nothing comes for too long."""
+        """Yield line by line, however long they are; raises Unreachable when nothing arrives for too long."""
         kept: list[bytes] = []
         # A head alone does not count: it may be all that ever comes.
         is_counted = False
@@ -246,3 +246,42 @@ def _cut_off(response: aiohttp.ClientResponse) -> None:
 
 def _unreachable(request: HttpRequest, why: str) -> Unreachable:
     return Unreachable(f'{request.method} "{request.path}": {why}')
+
+
+def client_context(authority: Authority, shown: CredentialSet) -> ssl.SSLContext:
+    """Return the context for one server and one set of credentials."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    match authority:
+        case NoVerification():
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        case PemSource():
+            _trust(context, authority)
+        case _:
+            context.load_default_certs()
+    if shown.certificate:
+        _load_pair(context, shown)
+    return context
+
+
+def _trust(context: ssl.SSLContext, authority: PemSource) -> None:
+    source = "inline data" if authority.path is None else str(authority.path)
+    try:
+        context.load_verify_locations(cadata=authority.read().decode("ascii"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise KubeconfigError(f"certificate-authority: {source}: {error}") from error
+
+
+def _load_pair(context: ssl.SSLContext, shown: CredentialSet) -> None:
+    """Load a pair. OpenSSL reads pairs from files only: an anonymous one keeps the key off the disk."""
+    descriptor = os.memfd_create("klet-client", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            # A file that holds both is there twice.
+            file.write(shown.certificate if shown.key == shown.certificate else shown.certificate + b"\n" + shown.key)
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    except (ssl.SSLError, OSError) as error:
+        raise CredentialError(f"client certificate and key cannot be used: {error}") from error
+    finally:
+        os.close(descriptor)

@@ -24,7 +24,7 @@ class ContainerLogs:
         self._turns = asyncio.Lock()
 
     async def read(self, container: ContainerId, query: LogQuery) -> AsyncGenerator[bytes, None]:
-        """Pieces of the log. The caller closes the generator."""
+        """Yield pieces of the log. The caller closes the generator."""
         answer = await self._runtime.container_status(cri.ContainerStatusRequest(container_id=container))
         options = LogOptions(
             follow=query.follow,

@@ -67,8 +67,8 @@ class LogFile:
         self._position += len(chunk)
         return chunk
 
-    def turn_over(self) -> "TurnOver":
-        """At the end of the file: see whether another one has taken its name.
+    def check_rotation(self) -> "RotationCheck":
+        """Check at the end of the file whether another one has taken its name.
 
         The runtime opens the new file first and may still write to the old one until it has written to the new one.
         So the old file is left only once the new one has content, and only after reading the old one again.
@@ -78,36 +78,36 @@ class LogFile:
         try:
             current = os.stat(self._path.name, dir_fd=self._directory, follow_symlinks=False)
         except FileNotFoundError:
-            return TurnOver()
+            return RotationCheck()
         except OSError as error:
             raise LogError(f'failed to open log file "{self._path}": {error}') from error
         if os.path.samestat(current, os.fstat(self._descriptor)):
             if current.st_size >= self._position:
-                return TurnOver()
+                return RotationCheck()
             self._position = 0
-            return TurnOver(read_again=True, is_new=True)
+            return RotationCheck(read_again=True, is_new=True)
         self._is_replaced = current.st_size > 0
-        return TurnOver(read_again=self._is_replaced)
+        return RotationCheck(read_again=self._is_replaced)
 
     def close(self) -> None:
         os.close(self._descriptor)
         os.close(self._directory)
 
-    def _open_successor(self) -> "TurnOver":
+    def _open_successor(self) -> "RotationCheck":
         self._is_replaced = False
         try:
             successor = open_regular_in(self._directory, self._path.name, self._path)
         except FileMissing:
-            return TurnOver()
+            return RotationCheck()
         except FileError as error:
             raise LogError(f'failed to open log file "{self._path}": {error}') from error
         os.close(self._descriptor)
         self._descriptor = successor
         self._position = 0
-        return TurnOver(read_again=True, is_new=True)
+        return RotationCheck(read_again=True, is_new=True)
 
 
-class TurnOver(Struct, frozen=True, kw_only=True):
+class RotationCheck(Struct, frozen=True, kw_only=True):
     """What a look at the file's name showed."""
 
     read_again: bool = False

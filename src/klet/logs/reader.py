@@ -65,7 +65,7 @@ async def read_logs(
                 follower = _Follower(changed=changed, is_running=is_running, clock=clock)
                 quiet = True
                 continue
-            turn = file.turn_over()
+            turn = file.check_rotation()
             if turn.is_new:
                 renderer.drop_incomplete()
             if turn.read_again:

@@ -1,4 +1,4 @@
-"""The end of a log in one bounded, blocking read: for the last words of a container that has ended."""
+"""The end of a log in one bounded, blocking read: for the termination message of a container that has ended."""
 
 from contextlib import closing
 from pathlib import Path

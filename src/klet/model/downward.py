@@ -15,12 +15,12 @@ _ESCAPES: Final = {
 
 
 def format_map(values: Mapping[str, str]) -> str:
-    """Labels or annotations as text: one to a line, sorted, without a last newline."""
+    """Format labels or annotations as text: one to a line, sorted, without a last newline."""
     return "\n".join(f"{key}={quoted(values[key])}" for key in sorted(values))
 
 
 def split_subscript(path: str) -> tuple[str, str] | None:
-    """`metadata.labels['key']` in two; None for a path without a key."""
+    """Split `metadata.labels['key']` in two; return None for a path without a key."""
     front, opening, key = path.removesuffix("']").partition("['")
     return (front, key) if path.endswith("']") and opening and front else None
 
@@ -44,7 +44,7 @@ def map_entry(metadata: ObjectMeta, front: str, key: str) -> MapEntry | None:
 
 
 def in_units(amount: Quantity, divisor: Quantity | None, resource: str) -> str:
-    """An amount in multiples of a divisor, rounded up."""
+    """Return an amount in multiples of a divisor, rounded up."""
     divisor = divisor or _ONE
     if resource == CPU:
         return str(-(-amount.milli_value() // divisor.milli_value()))

@@ -75,7 +75,7 @@ def build_http_get(action: HTTPGetAction, container: Container, *, pod_ip: str, 
 
 
 def resolve_port(port: int | str, container: Container) -> int:
-    """A number, the name of one of the container's ports, or a number written as text."""
+    """Return the port: a number, the name of one of the container's ports, or a number written as text."""
     number = port if isinstance(port, int) else _named_port(port, container)
     if not 0 < number < 65536:
         raise PortError(f"invalid port number: {number}")
@@ -127,12 +127,12 @@ def follow(address: Address, location: str) -> Address | None:
 
 
 def _one_word(target: str) -> str:
-    """A blank would end the target in the request line. (One that a pod's author wrote is sent, as upstream does.)"""
+    """Escape blanks, which would end the target in the request line. (Upstream sends those of a pod's author.)"""
     return target.replace(" ", "%20")
 
 
 def build_headers(given: Sequence[HTTPHeader], *, agent: str) -> tuple[tuple[str, str], ...]:
-    """The headers in order, with User-Agent and Accept unless they are given; given as empty they are left out."""
+    """Return the headers in order, with User-Agent and Accept unless given; given as empty they are left out."""
     headers = [(canonical_name(header.name), header.value) for header in given]
     names = {name for name, _ in headers}
     if "User-Agent" not in names:
@@ -165,12 +165,12 @@ def write_request(address: Address, host: str, headers: Sequence[tuple[str, str]
 
 
 def user_agent(agent: str) -> str:
-    """With the major and minor version of Kubernetes: `kube-probe/1.35`."""
+    """Return the name with the major and minor version of Kubernetes: `kube-probe/1.35`."""
     return f"{agent}/{_MINOR_VERSION}"
 
 
 def canonical_name(name: str) -> str:
-    """`x-my-header` as `X-My-Header`; what is not a header name stays as it is."""
+    """Return `x-my-header` as `X-My-Header`; what is not a header name stays as it is."""
     return "-".join(part.capitalize() for part in name.split("-")) if _TOKEN.fullmatch(name) else name
 
 

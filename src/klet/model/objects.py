@@ -1,13 +1,16 @@
-"""References to config maps, secrets and tokens: which ones a pod or one of its volumes uses. Pure."""
+"""References to config maps, secrets, tokens and trust bundles: which ones a pod or one of its volumes uses. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from klet.api.certificates import ClusterTrustBundle
 from klet.api.container import Container, EphemeralContainer
+from klet.api.meta import LabelSelector
 from klet.api.pod import Pod
-from klet.api.volume import Volume
+from klet.api.selectors import label_selector
+from klet.api.volume import Volume, secret_references
 from klet.errors import KletError
 from klet.model.hidden_fields import HidesFields
 
@@ -111,19 +114,18 @@ def _containers(pod: Pod) -> Iterator[Container | EphemeralContainer]:
 
 
 def _legacy_secrets(volume: Volume) -> Iterator[str]:
-    """Secrets that a driver needs to mount a volume; those of a persistent volume are read when they are needed."""
+    """Return secrets that a driver needs to mount a volume; those of a persistent volume are read when needed."""
     if volume.azure_file is not None:
         yield volume.azure_file.secret_name
     if volume.csi is not None and volume.csi.node_publish_secret_ref is not None:
         yield volume.csi.node_publish_secret_ref.name
-    for source in (
-        volume.cephfs,
-        volume.cinder,
-        volume.flex_volume,
-        volume.rbd,
-        volume.scale_io,
-        volume.iscsi,
-        volume.storageos,
-    ):
-        if source is not None and source.secret_ref is not None:
-            yield source.secret_ref.name
+    for reference in secret_references(volume):
+        yield reference.name
+
+
+def choose_bundles(
+    bundles: Iterable[ClusterTrustBundle], *, signer: str, selector: LabelSelector | None
+) -> list[ClusterTrustBundle]:
+    """Return those of a signer that a selector takes; without a selector none."""
+    chosen = label_selector(selector)
+    return [each for each in bundles if each.spec.signer_name == signer and chosen.matches(each.metadata.labels)]

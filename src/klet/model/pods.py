@@ -64,12 +64,12 @@ def uid_of(pod: Pod) -> PodUID:
 
 
 def full_name(pod: Pod) -> str:
-    """`name_namespace`, unique among the pods of one source."""
+    """Return `name_namespace`, unique among the pods of one source."""
     return f"{pod.metadata.name}_{pod.metadata.namespace}"
 
 
 def format_pod(pod: Pod) -> str:
-    """`name_namespace(uid)`, as messages name a pod."""
+    """Return `name_namespace(uid)`, as messages name a pod."""
     return f"{full_name(pod)}({pod.metadata.uid})"
 
 
@@ -89,6 +89,6 @@ def is_static(pod: Pod) -> bool:
 
 
 def is_critical(pod: Pod) -> bool:
-    """True for pods that the node must not lose: static, mirror, or of system priority."""
+    """Return True for pods that the node must not lose: static, mirror, or of system priority."""
     priority = pod.spec.priority
     return is_static(pod) or is_mirror(pod) or (priority is not None and priority >= SYSTEM_CRITICAL_PRIORITY)

@@ -22,7 +22,7 @@ class QosClass(StrEnum):
 
 
 def compute_qos(pod: Pod) -> QosClass:
-    """The class by the requests and limits of the spec, which no change of them may alter; pod level counts alone."""
+    """Return the class by the requests and limits of the spec, which never change it; pod level counts alone."""
     return QosClass(compute_qos_class(pod))
 
 
@@ -32,7 +32,7 @@ def qos_of(pod: Pod) -> QosClass:
 
 
 def oom_score(pod: Pod, container: str, allocation: PodAllocation, qos: QosClass, *, memory_capacity: int) -> int:
-    """The kernel's `oom_score_adj`: the more of the memory it was given, the later it is killed."""
+    """Return the kernel's `oom_score_adj`: the more of the memory it was given, the later it is killed."""
     if is_critical(pod) and pod.spec.priority_class_name == "system-node-critical":
         return GUARANTEED_OOM_SCORE
     match qos:
@@ -56,7 +56,7 @@ def _burstable_score(container: str, allocation: PodAllocation, capacity: int) -
 
 
 def _unassigned_share(allocation: PodAllocation) -> int:
-    """Each container's part of the pod-level memory request that no container has claimed."""
+    """Return each container's part of the pod-level memory request that no container has claimed."""
     if not (wanted := memory_bytes(allocation.pod_requests)):
         return 0
     claimed = memory_bytes(sum_container_requests(allocation))

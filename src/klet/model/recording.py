@@ -54,7 +54,7 @@ class DecisionRecorder:
         self._decider = decider
 
     def for_pod(self, pod: Pod, container: str = "") -> SubjectRecorder:
-        """Decisions about a pod, or about one of its containers."""
+        """Return a recorder of decisions about a pod, or about one of its containers."""
         return self.about(subject_of(pod, container))
 
     def for_node(self) -> SubjectRecorder:

@@ -54,11 +54,11 @@ class ObjectReader(Protocol):
     """Gets config maps and secrets."""
 
     async def config_map(self, namespace: str, name: str) -> ConfigMap:
-        """Raises ObjectMissing if there is none, and another KletError if that cannot be known."""
+        """Return a config map. Raises ObjectMissing if there is none, and another KletError if that cannot be known."""
         ...
 
     async def secret(self, namespace: str, name: str) -> Secret:
-        """Raises as `config_map` does."""
+        """Return a secret. Raises as `config_map` does."""
         ...
 
 
@@ -100,7 +100,7 @@ class Allocations(Protocol):
     def of(self, pod: Pod) -> PodAllocation: ...
 
 
-class PodCidrTaker(Protocol):
+class PodCidrUpdater(Protocol):
     """Takes the node's pod CIDRs."""
 
     async def apply(self, cidrs: tuple[str, ...]) -> bool:

@@ -106,7 +106,7 @@ class PodRuntimeStatus(Struct, frozen=True, kw_only=True):
         return next((record for record in self.containers if record.name == container_name), None)
 
     def newest_exited(self, container_name: str) -> ContainerRecord | None:
-        """The newest record of that name of a container that has ended."""
+        """Return the newest record of that name of a container that has ended."""
         ended = (record for record in self.containers if record.state is RuntimeContainerState.EXITED)
         return next((record for record in ended if record.name == container_name), None)
 
@@ -119,12 +119,12 @@ class PodRuntimeStatus(Struct, frozen=True, kw_only=True):
         return all(record.state is RuntimeContainerState.EXITED for record in self.containers)
 
     def active_containers(self) -> tuple[ContainerRecord, ...]:
-        """Containers of the newest ready sandbox."""
+        """Return containers of the newest ready sandbox."""
         ready = next((sandbox.id for sandbox in self.sandboxes if sandbox.ready), None)
         return tuple(record for record in self.containers if record.sandbox_id == ready)
 
     def members(self) -> dict[str, str]:
-        """State by id, of sandboxes and containers alike."""
+        """Return state by id, of sandboxes and containers alike."""
         states: dict[str, str] = {
             sandbox.id: RuntimeContainerState.RUNNING if sandbox.ready else RuntimeContainerState.EXITED
             for sandbox in self.sandboxes

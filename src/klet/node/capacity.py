@@ -85,7 +85,7 @@ class AllocatableResources:
 
 
 def find_reservation_problems(capacity: Resources, reservations: Reservations) -> Iterator[str]:
-    """Reservations that the machine cannot meet; no agent starts with one."""
+    """Return reservations that the machine cannot meet; no agent starts with one."""
     for name, has in capacity.items():
         if (reserved := reservations.of(name, has)) > has:
             yield (
@@ -95,7 +95,7 @@ def find_reservation_problems(capacity: Resources, reservations: Reservations) -
 
 
 def machine_capacity(machine: MachineInfo) -> dict[str, Quantity]:
-    """CPUs, memory and huge pages."""
+    """Return CPUs, memory and huge pages."""
     return {
         CPU: Quantity.of(machine.cpus),
         MEMORY: Quantity.of(machine.memory, Format.BINARY_SI),

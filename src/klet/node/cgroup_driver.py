@@ -39,7 +39,7 @@ async def find_cgroup_driver(runtime: RuntimeConfigs, *, configured: str, clock:
             return configured
         except CriError as error:
             if not tries_left:
-                raise CgroupDriverUnknown(f"the runtime does not tell its cgroup driver: {error}") from error
+                raise CgroupDriverUnknown(f"the runtime does not report its cgroup driver: {error}") from error
             logger.warning("The runtime does not report its cgroup driver", extra={"error": str(error)})
             await clock.sleep(PAUSE)
         else:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from klet.api.node import Node, NodeCondition, NodeStatus
 from klet.model.causes import Finding
 from klet.model.reasons import Reason
-from klet.model.roles import PodCidrTaker
+from klet.model.roles import PodCidrUpdater
 from klet.node.initial_node import build_initial_node, repair_labels
 from klet.node.settings import NodeSettings
 from klet.node.status import compose_status
@@ -41,7 +41,7 @@ class NodeComposer:
         self,
         *,
         inputs: InputsReader,
-        cidrs: PodCidrTaker,
+        cidrs: PodCidrUpdater,
         reported_in_use: Callable[[Iterable[str]], None],
         settings: NodeSettings,
     ) -> None:

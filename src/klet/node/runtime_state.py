@@ -98,7 +98,7 @@ class RuntimeState:
             self._changes.send(report)
 
     def changes(self) -> Subscription[RuntimeReport]:
-        """Reports that differ from the one before, or that end a silence, from now on."""
+        """Subscribe to reports that differ from the one before, or that end a silence."""
         return self._changes.subscribe()
 
     def errors(self) -> tuple[str, ...]:

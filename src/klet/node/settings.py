@@ -87,7 +87,7 @@ def cut_node_settings(
 
 
 def cut_reservations(config: KubeletConfiguration, *, ignore_eviction: bool = False) -> Reservations:
-    """Both reservations, and the hard eviction thresholds of memory and of the node's filesystem."""
+    """Return both reservations, and the hard eviction thresholds of memory and of the node's filesystem."""
     system, kube = effective_reservations(config)
     thresholds = () if ignore_eviction else parse_thresholds(config)
     return Reservations(

@@ -52,7 +52,7 @@ class PodObjects(Generic[T]):
         self._registered: dict[PodUID, tuple[str, frozenset[str]]] = {}
 
     def register(self, pod: Pod) -> None:
-        """Called in every sync: only what is new or gone since the last time has an effect."""
+        """Register a pod, in every sync: only what is new or gone since the last time has an effect."""
         uid, namespace = uid_of(pod), pod.metadata.namespace
         names = self._names_of(pod)
         _, before = self._registered.get(uid, (namespace, frozenset()))
@@ -104,7 +104,7 @@ class ClusterObjects:
         return await self._secrets.get(namespace, name)
 
     def changes(self) -> Subscription[ObjectRef]:
-        """Objects that have changed since they were first seen."""
+        """Subscribe to objects that have changed since they were first seen."""
         return self._changed.changes()
 
 
@@ -115,13 +115,13 @@ def build_cluster_objects(
     changed = ChangedObjects()
 
     def make(struct: type[T], kind: ObjectKind) -> ObjectStore[T]:
-        tell = partial(changed.add, kind)
+        on_change = partial(changed.add, kind)
         match strategy:
             case ChangeDetectionStrategy.WATCH:
                 return WatchedObjects(
                     kind=kind,
                     follow=partial(follow_one, struct, settings),
-                    on_change=tell,
+                    on_change=on_change,
                     idle_after=idle_time(sync_period),
                     clock=settings.clock,
                 )
@@ -130,7 +130,7 @@ def build_cluster_objects(
                     struct=struct,
                     client=settings.client,
                     ttl=lambda: ttl_of(node()),
-                    on_change=tell,
+                    on_change=on_change,
                     clock=settings.clock,
                 )
             case ChangeDetectionStrategy.GET:

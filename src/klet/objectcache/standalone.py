@@ -16,10 +16,10 @@ class StandaloneObjects:
     """No config maps and no secrets."""
 
     def register(self, pod: Pod) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def unregister(self, uid: PodUID) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def config_map(self, namespace: str, name: str) -> ConfigMap:  # noqa: ARG002 - the role's arguments
         raise Standalone(NO_OBJECTS)
@@ -38,4 +38,4 @@ class StandaloneTokens:
         raise TokenFailed(NO_TOKENS)
 
     def forget_pod(self, uid: PodUID) -> None:
-        """Nothing to do."""
+        """Do nothing."""

@@ -42,10 +42,10 @@ class LiveObjects(Generic[T]):
         self._client = client
 
     def add_reference(self, namespace: str, name: str, uid: PodUID) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def drop_reference(self, namespace: str, name: str, uid: PodUID) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def get(self, namespace: str, name: str) -> T:
         return await read_live(self._client, self._struct, namespace, name)

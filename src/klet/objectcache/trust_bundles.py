@@ -1,12 +1,17 @@
 """Trust bundles of the cluster, for the volumes that show them (ClusterTrustBundle manager).
 
-Nothing is followed before the first volume asks: few nodes have one that does.
+Nothing is followed before the first volume asks: few nodes have one that does. Files show the root certificates of all
+bundles that fit.
 """
 
 import asyncio
+import base64
+import binascii
 import random
+import re
+from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Final, Protocol
 
@@ -16,10 +21,8 @@ from klet.api.certificates import ClusterTrustBundle
 from klet.api.selectors import label_selector
 from klet.api.volume import ClusterTrustBundleProjection
 from klet.kube.informer import ObjectKey
-from klet.model.objects import ANY_TRUST_BUNDLE, ObjectRef
-from klet.model.trust_bundles import choose_bundles
+from klet.model.objects import ANY_TRUST_BUNDLE, ObjectRef, choose_bundles
 from klet.objectcache.errors import NoTrustAnchors
-from klet.objectcache.trust_anchors import merge_anchors
 
 SYNC_PATIENCE: Final = timedelta(seconds=10)
 LONGEST_SELECTOR: Final = 102_400
@@ -28,6 +31,9 @@ MOST_KEPT: Final = 256
 _NOT_SUPPORTED: Final = "ClusterTrustBundle projection is not supported in static kubelet mode"
 _NEITHER: Final = "ClusterTrustBundle projection requires either name or signerName to be set"
 _NONE_MATCHES: Final = "combination of signerName and labelSelector matched zero ClusterTrustBundles"
+_BEGIN: Final = re.compile(r"^-----BEGIN ([^-\n]+)-----[ \t]*\r?\n", re.MULTILINE)
+_END: Final = re.compile(r"^-----END ([^-\n]+)-----", re.MULTILINE)
+_LINE: Final = 64
 
 
 class FollowedBundles(Protocol):
@@ -97,7 +103,7 @@ class TrustBundles:
         return self._merged(found)
 
     def changes(self) -> Subscription[ObjectRef]:
-        """Any change is published under one reference: volumes with these sources are few."""
+        """Subscribe to changes. All are published under one reference: volumes with these sources are few."""
         return self._changes.subscribe()
 
     def _find(self, source: ClusterTrustBundleProjection) -> Sequence[ClusterTrustBundle] | str:
@@ -122,3 +128,41 @@ class TrustBundles:
         if len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
         return self._kept[key]
+
+
+def merge_anchors(bundles: Sequence[ClusterTrustBundle], *, randomness: random.Random) -> bytes:
+    """Return every certificate once, in random order: users must not rely on one."""
+    found = list(dict.fromkeys(block for bundle in bundles for block in read_blocks(bundle.spec.trust_bundle)))
+    randomness.shuffle(found)
+    return b"".join(map(_encode, found))
+
+
+def read_blocks(text: str) -> Iterable[bytes]:
+    """Return what is in a bundle's blocks, whatever they are called. One that is damaged is none."""
+    for body in _bodies(text):
+        # Headers end with an empty line.
+        content = body.replace("\r", "").partition("\n\n")[2] if ":" in body else body
+        try:
+            yield base64.b64decode("".join(content.split()), validate=True)
+        except binascii.Error:
+            continue
+
+
+def _bodies(text: str) -> Iterable[str]:
+    """Return what stands between each beginning and the first end of the same label."""
+    ends: dict[str, list[re.Match[str]]] = {}
+    for end in _END.finditer(text):
+        ends.setdefault(end[1], []).append(end)
+    done = 0
+    for begin in _BEGIN.finditer(text):
+        known = ends.get(begin[1], [])
+        index = bisect_left(known, begin.end(), key=lambda end: end.start())
+        if begin.start() >= done and index < len(known):
+            done = known[index].end()
+            yield text[begin.end() : known[index].start()]
+
+
+def _encode(content: bytes) -> bytes:
+    text = base64.b64encode(content).decode()
+    lines = [text[start : start + _LINE] for start in range(0, len(text), _LINE)]
+    return "\n".join(["-----BEGIN CERTIFICATE-----", *lines, "-----END CERTIFICATE-----", ""]).encode()

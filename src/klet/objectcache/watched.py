@@ -129,7 +129,7 @@ class WatchedObjects(Generic[T]):
         return frozenset(key for key, item in self._items.items() if item.task is not None)
 
     def _start(self, key: ObjectKey, item: _Item[T]) -> None:
-        """Before `run` nothing is started; it starts what it finds."""
+        """Start to follow an object; before `run`, which starts what it finds, do nothing."""
         if self._group is not None:
             name = f"watch {self._kind} {key.namespace}/{key.name}"
             item.task = self._group.create_task(self._watch(key, item), name=name)

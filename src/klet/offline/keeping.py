@@ -38,7 +38,7 @@ class Offline(Struct, frozen=True, kw_only=True):
         return KeptTokens(inner=inner, files=self.store.tokens, is_away=self.outage.is_away, clock=self.clock)
 
     def keep_pods(self, sink: PodSink) -> PodKeeper:
-        """Takes the pods of the API server in the sink's place, and hands them on. It is a part, too."""
+        """Return a part that takes the pods of the API server in the sink's place, and passes them on."""
         left = self.store.left_pods
         return PodKeeper(
             store=self.store.pods,
@@ -54,7 +54,7 @@ class Offline(Struct, frozen=True, kw_only=True):
         await forget_tokens(map(uid_of, pods), self.store.tokens)
 
 
-class PatientEvents:
+class OfflineAwareEvents:
     """Events are not tried, and so not given up, while the API server is away."""
 
     def __init__(self, *, inner: EventApi, outage: Outage) -> None:

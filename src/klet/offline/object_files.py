@@ -42,13 +42,13 @@ class NoFiles(Generic[T]):
     """Nothing is kept."""
 
     async def keep(self, owner: str, value: T | None, *, version: str) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def find(self, owner: str) -> Known[T] | None:  # noqa: ARG002 - the role's arguments
         return None
 
     async def retain(self, is_wanted: Callable[[str], bool]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class _Item(Struct):
@@ -108,7 +108,7 @@ class ObjectFiles(Generic[T]):
 
 
 def file_name(owner: str) -> str:
-    """Short enough for every filesystem, and readable enough for a person."""
+    """Return a name short enough for every filesystem, and readable enough for a person."""
     return f"{file_stem(owner)}-{hashlib.sha256(owner.encode()).hexdigest()[:16]}{SUFFIX}"
 
 

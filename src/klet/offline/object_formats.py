@@ -6,15 +6,30 @@ import msgspec
 from msgspec import Struct
 
 from klet.api.base import json_null
-from klet.api.codec import encode
+from klet.api.codec import DecodeError, decode, encode
 from klet.checkpoint import CheckpointDamaged, Envelope
 from klet.model.foreign_text import LONGEST_WORD, shorten
 from klet.offline.errors import SealBroken
-from klet.offline.payloads import read_object, read_payload
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 VERSION: Final = 1
+
+
+def read_payload(kind: type[T], payload: bytes) -> T:
+    """Return klet's own part of a file."""
+    try:
+        return msgspec.json.decode(payload, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CheckpointDamaged(f"field payload: {error}") from error
+
+
+def read_object(struct: type[T], data: bytes) -> T:
+    """Return an object of the API, as it came."""
+    try:
+        return decode(struct, data)
+    except DecodeError as error:
+        raise CheckpointDamaged(f"field payload: {error}") from error
 
 
 class Sealer(Protocol):

@@ -63,7 +63,7 @@ class Outcomes(Protocol):
     """What becomes of the agent's requests."""
 
     def outcomes(self) -> Subscription[bool]:
-        """Of each request: whether the API server answered."""
+        """Subscribe to the outcomes of requests: whether the API server answered."""
         ...
 
 

@@ -10,9 +10,8 @@ from klet.api.meta import ObjectMeta
 from klet.api.node import Node, NodeStatus
 from klet.api.pod import Pod, PodStatus
 from klet.api.service import Service
-from klet.model.objects import ObjectKind, ObjectRef, pod_config_maps, pod_secrets
+from klet.model.objects import ObjectKind, ObjectRef, choose_bundles, pod_config_maps, pod_secrets
 from klet.model.pods import PodUID, is_mirror, is_static, uid_of
-from klet.model.trust_bundles import choose_bundles
 
 KUBERNETES = ("default", "kubernetes")
 """The service that is in the environment of every container."""
@@ -33,7 +32,7 @@ def choose_pods(pods: Iterable[Pod]) -> tuple[Pod, ...]:
 
 
 def compare_pods(kept: Mapping[PodUID, Pod], pods: Sequence[Pod]) -> Urgency:
-    """A restart must know every pod that was begun, changed, ended or let go; a status alone can wait a little."""
+    """Return how urgent a write is: a restart must know every pod begun, changed or removed; a status can wait."""
     if kept.keys() != {uid_of(pod) for pod in pods}:
         return Urgency.BEFORE_ACTING
     changed = [(kept[uid_of(pod)], pod) for pod in pods if kept[uid_of(pod)] is not pod]

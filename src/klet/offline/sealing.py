@@ -38,5 +38,5 @@ class AesGcmSealer:
 
 
 def load_sealer(key: bytes) -> AesGcmSealer:
-    """Build a sealer for a key of the node (`key.py`)."""
+    """Build a sealer for a key of the node (`store.py`)."""
     return AesGcmSealer(cipher=AESGCM(key))

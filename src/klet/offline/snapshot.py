@@ -17,7 +17,7 @@ from klet.api.pod import Pod
 from klet.api.service import Service
 from klet.checkpoint import Envelope
 from klet.model.pods import PodUID
-from klet.offline.payloads import read_object, read_payload
+from klet.offline.object_formats import read_object, read_payload
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ VERSION = 1
 
 
 class AcceptedPods(Struct, frozen=True, kw_only=True):
-    """The pods that the node went by."""
+    """The pods that the node last accepted."""
 
     node_name: str
     at: datetime

@@ -1,4 +1,4 @@
-"""The start of an agent whose API server is away: it goes by what it accepted last, as if that had just arrived."""
+"""The start of an agent whose API server is away: it starts from what it accepted last, as if that had just arrived."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from klet.kube.node_informers import NodeInformers
 from klet.model.causes import CauseRecorder
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
-from klet.model.roles import PodCidrTaker
+from klet.model.roles import PodCidrUpdater
 from klet.offline.keeping import Offline
 from klet.offline.snapshot import AcceptedPods
 
@@ -29,7 +29,7 @@ class StartFromKept:
         *,
         offline: Offline,
         informers: NodeInformers,
-        cidrs: PodCidrTaker,
+        cidrs: PodCidrUpdater,
         update: Callable[[Pod, datetime], Pod],
         recorder: CauseRecorder,
     ) -> None:
@@ -41,7 +41,7 @@ class StartFromKept:
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
     async def run(self) -> None:
-        """Ends when it is settled where the pods of this run come from."""
+        """Run until it is settled where the pods of this run come from."""
         await first_of(self._until_listed(), self._offline.outage.until_away())
         since = self._offline.outage.since
         if since is None or self._informers.pods.is_synced:

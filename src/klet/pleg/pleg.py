@@ -28,9 +28,9 @@ from klet.pleg.state import (
     AGREE_PAUSE,
     CacheUpdate,
     FindOwner,
-    LookAgain,
     PlegState,
     PodRead,
+    ReadAgain,
     ReadPod,
     Relist,
     RelistNow,
@@ -281,7 +281,7 @@ class Pleg:
             newer_than = self._state.next_read(confirmation, now=self._clock.monotonic())
             reading = await self._read(uid, newer_than=newer_than)
             verdict = self._state.judge(confirmation, reading, now=self._clock.monotonic())
-            if not isinstance(verdict, LookAgain):
+            if not isinstance(verdict, ReadAgain):
                 self._do(verdict)
                 return
             await self._clock.sleep(verdict.after)

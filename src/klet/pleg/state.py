@@ -4,9 +4,9 @@ An event is a hint, never state: it leads to a read of its pod, and reads are re
 
 State. A member is a sandbox or a container; instants are those of `mark`.
 - owners: the pod of each member, from the last relist and the reads since.
-- strays: the newest event of each container whose pod is not known yet (FindOwner).
+- unowned: the newest event of each container whose pod is not known yet (FindOwner).
 - expected: by pod, what events said that no read has been compared with yet.
-- doubts: by pod, what events said and no read has shown within a second.
+- unconfirmed: by pod, what events said and no read has shown within a second.
 - requested: by pod, the instant after which a read is wanted; any read that begins later will do.
 - reads: by pod, the newest read under way.
 - first starts: pods that klet has started and nothing has read yet, with what was made for them.
@@ -14,12 +14,12 @@ State. A member is a sandbox or a container; instants are those of `mark`.
 - stream and relist: whether events arrive and since when; when the last successful relist began.
 
 Inputs, and the steps that they return to the caller:
-- an event arrived: ReadPod, or FindOwner for a stray; the search ended or failed: ReadPod, RelistNow or nothing.
+- an event arrived: ReadPod, or FindOwner if its pod is not known; that search ended: ReadPod, RelistNow or nothing.
 - the stream opened or was lost: RelistNow, and another pause between relists.
 - a relist began, ended with lists, was completed: pods to read, at first before anything else may happen.
 - klet began or ended to change a pod, started it for the first time: ReadPod at the end of each change.
 - a read began, ended with a status or an error: CacheUpdate, after an error with another ReadPod.
-- a read was compared with the events: LookAgain, ReadPod when the pod is in doubt, or nothing.
+- a read was compared with the events: ReadAgain, ReadPod while they are unconfirmed, or nothing.
 
 The state reads the pod cache and never writes it: the caller stores each CacheUpdate before it gives the next input.
 The cache announces what changed. It is changed in place: a copy for each event would cost more than the event.
@@ -73,7 +73,7 @@ class RelistNow(Struct, frozen=True):
 Step: TypeAlias = ReadPod | FindOwner | RelistNow
 
 
-class LookAgain(Struct, frozen=True):
+class ReadAgain(Struct, frozen=True):
     """Read the same pod once more after a pause, without giving way to other pods."""
 
     after: timedelta
@@ -87,14 +87,14 @@ class CacheUpdate(Struct, frozen=True):
     retry: ReadPod | None = None
 
 
-class Stray(Struct, frozen=True):
+class UnownedEvent(Struct, frozen=True):
     """An event about a container whose pod is not known."""
 
     kind: EventKind
     seen_at: float
 
 
-class Doubt(Struct, frozen=True):
+class UnconfirmedEvents(Struct, frozen=True):
     """What events said of a pod, and the runtime did not show within a second."""
 
     since: float
@@ -146,9 +146,9 @@ class PlegState:
         self._relist = relist
         self._safety_relist = safety_relist
         self._owners: dict[str, PodUID] = {}
-        self._strays: dict[str, Stray] = {}
+        self._unowned: dict[str, UnownedEvent] = {}
         self._expected: dict[PodUID, dict[str, EventKind]] = {}
-        self._doubts: dict[PodUID, Doubt] = {}
+        self._unconfirmed: dict[PodUID, UnconfirmedEvents] = {}
         self._requested: dict[PodUID, float] = {}
         self._reads: dict[PodUID, PodRead] = {}
         self._first_starts: dict[PodUID, FirstStart] = {}
@@ -183,7 +183,7 @@ class PlegState:
         if uid is not None:
             return self._expect(uid, event.container_id, event.kind, now=now)
         # A new container of a pod that klet is just starting: its owner becomes known by the read that follows.
-        self._strays[event.container_id] = Stray(event.kind, self.mark(now))
+        self._unowned[event.container_id] = UnownedEvent(event.kind, self.mark(now))
         may_be_own = self._changing > 0 and event.kind in {EventKind.CREATED, EventKind.STARTED}
         return FindOwner(event.container_id, OWN_STARTS if may_be_own else AT_ONCE)
 
@@ -191,16 +191,16 @@ class PlegState:
         return self._owners.get(member)
 
     def end_search(self, member: str, owner: PodUID | None, *, now: float) -> ReadPod | None:
-        """Settle a stray. No owner: not a pod's container, or gone already; the relist sees what is left."""
-        stray = self._strays.pop(member, None)
-        if owner is None or stray is None:
+        """End a search. No owner: not a pod's container, or gone already; the relist sees what is left."""
+        unowned = self._unowned.pop(member, None)
+        if owner is None or unowned is None:
             return None
         self._owners[member] = owner
-        return None if self._is_shown(owner, member, stray) else self._expect(owner, member, stray.kind, now=now)
+        return None if self._is_shown(owner, member, unowned) else self._expect(owner, member, unowned.kind, now=now)
 
     def fail_search(self, member: str) -> RelistNow:
-        """Give up a stray whose owner the runtime did not give: the lists show what its event said."""
-        self._strays.pop(member, None)
+        """Give up an event whose owner the runtime did not give: the lists show what it said."""
+        self._unowned.pop(member, None)
         return RelistNow()
 
     # The stream
@@ -272,7 +272,7 @@ class PlegState:
     def usable_reading(self, uid: PodUID, *, newer_than: float) -> Reading | None:
         """Return what is known of a pod since an instant; None if it has to be read."""
         reading = self._cache.get(uid)
-        if reading is None and newer_than == NEVER and self._is_unheard_of(uid):
+        if reading is None and newer_than == NEVER and self._is_unknown(uid):
             return Reading(PodRuntimeStatus(uid=uid), NEVER)
         return None if reading is None or reading.read_at <= newer_than else reading
 
@@ -309,8 +309,8 @@ class PlegState:
     # Reads until they agree with the events
 
     def begin_confirmation(self, uid: PodUID, *, now: float) -> Confirmation:
-        doubt = self._doubts.get(uid)
-        expected = dict(doubt.expected) if doubt is not None else {}
+        unconfirmed = self._unconfirmed.get(uid)
+        expected = dict(unconfirmed.expected) if unconfirmed is not None else {}
         return Confirmation(uid, expected, now, now, self._requested.pop(uid, None))
 
     def next_read(self, confirmation: Confirmation, *, now: float) -> float:
@@ -323,7 +323,7 @@ class PlegState:
         requested, confirmation.requested = confirmation.requested, None
         return self.mark(now) if requested is None else requested
 
-    def judge(self, confirmation: Confirmation, reading: Reading, *, now: float) -> LookAgain | ReadPod | None:
+    def judge(self, confirmation: Confirmation, reading: Reading, *, now: float) -> ReadAgain | ReadPod | None:
         """Compare a reading with what events said: None if it shows all of it, or nothing more is to be done."""
         uid = confirmation.uid
         if reading.error is not None:
@@ -332,31 +332,32 @@ class PlegState:
             return None
         confirmation.expected = self._without_gone(reading.status, confirmation.expected)
         if agrees(reading.status, confirmation.expected):
-            self._doubts.pop(uid, None)
+            self._unconfirmed.pop(uid, None)
             return None
         if now >= confirmation.give_up_at:
-            return self._doubt(uid, confirmation.expected, now=now)
+            return self._keep_unconfirmed(uid, confirmation.expected, now=now)
         grown = min((now - confirmation.said_at) * AGREE_GROWTH, confirmation.give_up_at - now)
-        return LookAgain(timedelta(seconds=max(AGREE_PAUSE.total_seconds(), grown)))
+        return ReadAgain(timedelta(seconds=max(AGREE_PAUSE.total_seconds(), grown)))
 
     # Helpers
 
     def _expect(self, uid: PodUID, member: str, kind: EventKind, *, now: float) -> ReadPod:
+        # An OOM kill is no state that a read could show: the container may go on, or its exit has its own event.
         if kind is not EventKind.OOM:
             self._expected.setdefault(uid, {})[member] = kind
         return self.request_read(uid, now=now)
 
-    def _is_shown(self, uid: PodUID, member: str, stray: Stray) -> bool:
+    def _is_shown(self, uid: PodUID, member: str, unowned: UnownedEvent) -> bool:
         """Return whether a read since the event shows what it said."""
         reading = self._cache.get(uid)
-        if reading is None or reading.error is not None or reading.read_at <= stray.seen_at:
+        if reading is None or reading.error is not None or reading.read_at <= unowned.seen_at:
             return False
-        return agrees(reading.status, {member: stray.kind})
+        return agrees(reading.status, {member: unowned.kind})
 
-    def _is_unheard_of(self, uid: PodUID) -> bool:
+    def _is_unknown(self, uid: PodUID) -> bool:
         """Return whether the runtime cannot have this pod: all is listed, and no event waits for its owner."""
         is_named = uid in self._records or uid in self._requested or uid in self._reads
-        return self._relisted_at is not None and not is_named and not self._strays
+        return self._relisted_at is not None and not is_named and not self._unowned
 
     def _without_gone(self, status: PodRuntimeStatus, expected: dict[str, EventKind]) -> dict[str, EventKind]:
         """Drop the start of what was there before and is gone: its event came too late."""
@@ -369,13 +370,13 @@ class PlegState:
             member: kind for member, kind in expected.items() if kind is not EventKind.STARTED or not is_gone(member)
         }
 
-    def _doubt(self, uid: PodUID, expected: Mapping[str, EventKind], *, now: float) -> ReadPod | None:
+    def _keep_unconfirmed(self, uid: PodUID, expected: Mapping[str, EventKind], *, now: float) -> ReadPod | None:
         """Read again every relist period, as a busy runtime may lag for seconds, until the safety relist is due."""
-        known = self._doubts.pop(uid, None)
+        known = self._unconfirmed.pop(uid, None)
         since = known.since if known is not None else now
         if now - since >= self._safety_relist.total_seconds():
             return None
-        self._doubts[uid] = Doubt(since, expected)
+        self._unconfirmed[uid] = UnconfirmedEvents(since, expected)
         return ReadPod(uid, self._relist)
 
     def _last_seen(self, uid: PodUID) -> PodRuntimeStatus:

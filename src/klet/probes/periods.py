@@ -53,7 +53,7 @@ def parse_periods(text: str) -> ProbePeriods:
 
 
 def probed_containers(pod: Pod) -> tuple[Container, ...]:
-    """Regular containers, then sidecars: no others are probed."""
+    """Return regular containers, then sidecars: no others are probed."""
     return (*pod.spec.containers, *(container for container in pod.spec.init_containers if is_sidecar(container)))
 
 

@@ -141,7 +141,7 @@ class ProbeWorker:
             self._ports.results.remove(ProbeKey(self._state.id, self._rules.kind))
 
     def _step(self) -> float:
-        """The first instant common to all workers that is not before the due time; short periods have short steps."""
+        """Return the first instant common to all workers at or after the due time; short periods have short steps."""
         return max(self._due, math.ceil(self._due / self._step_length - 1e-3) * self._step_length)
 
     async def _round(self) -> Next:
@@ -215,7 +215,7 @@ def build_rules(
     restarts: Callable[[Container, Pod, int], bool],
     agent_started: datetime,
 ) -> ProbeRules:
-    """A probe's spec as the rounds need it."""
+    """Return a probe's spec as the rounds need it."""
     return ProbeRules(
         kind=kind,
         container=container.name,

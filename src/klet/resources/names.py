@@ -20,7 +20,7 @@ def pods_root(root: CgroupName) -> CgroupName:
 
 
 def qos_cgroup(kubepods: CgroupName, qos: QosClass) -> CgroupName:
-    """Guaranteed pods lie directly in the cgroup of all pods."""
+    """Return the cgroup of a class; guaranteed pods lie directly in the cgroup of all pods."""
     return kubepods.child(*_BELOW[qos])
 
 

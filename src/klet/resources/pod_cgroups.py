@@ -47,7 +47,7 @@ class PodCgroups:
         await self._destroy(name)
 
     async def orphans(self, known: frozenset[PodUID]) -> tuple[PodUID, ...]:
-        """Pods that have a cgroup and nothing else."""
+        """Return pods that have a cgroup and nothing else."""
         return tuple(uid for uid, _ in await self._found() if uid not in known)
 
     async def destroy_uid(self, uid: PodUID) -> None:
@@ -91,13 +91,13 @@ class NoPodCgroups:
         return False
 
     async def destroy(self, pod: Pod) -> None:
-        """Nothing was made."""
+        """Do nothing: nothing was made."""
 
     async def orphans(self, known: frozenset[PodUID]) -> tuple[PodUID, ...]:  # noqa: ARG002 - there are none
         return ()
 
     async def destroy_uid(self, uid: PodUID) -> None:
-        """Nothing was made."""
+        """Do nothing: nothing was made."""
 
     async def reduce_cpu(self, uid: PodUID) -> None:
-        """There is no cgroup to hold it."""
+        """Do nothing: there is no cgroup to hold it."""

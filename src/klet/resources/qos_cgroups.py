@@ -64,7 +64,7 @@ class QosCgroups:
                 await self._write(name, given)
 
     def _demand_of(self, pod: Pod, allocation: PodAllocation) -> Demand:
-        """Pods and allocations are immutable, so those that are the same as before need no new sum."""
+        """Return the demand; pods and allocations are immutable, so the same ones as before need no new sum."""
         held = self._demands.get(pod.metadata.uid)
         if held is not None and held[0] is pod and held[1] is allocation:
             return held[2]
@@ -89,7 +89,7 @@ class QosCgroups:
         return errors
 
     async def _raised_to_usage(self, name: CgroupName, values: CgroupResources) -> CgroupResources:
-        """Memory that cannot be reclaimed may exceed the limit: then hold the class at what it uses."""
+        """Return the limit, or what the class uses if that is more: some memory cannot be reclaimed."""
         memory = (await self._cgroups.usage(name)).memory
         if memory is None or values.memory_limit is None or memory.usage <= values.memory_limit:
             return values
@@ -107,7 +107,7 @@ class NoQosCgroups:
     """For a node that does not sort its pods into classes (`cgroupsPerQOS: false`)."""
 
     async def start(self) -> None:
-        """There is nothing to make."""
+        """Do nothing: there is nothing to make."""
 
     async def update(self, pods: Iterable[tuple[Pod, PodAllocation]]) -> None:
-        """There is nothing to share out."""
+        """Do nothing: there is nothing to share out."""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from klet.aio.broadcast import Subscription
 from klet.aio.clock import Clock
-from klet.aio.periodic import run_periodically
+from klet.aio.tasks import run_periodically
 from klet.aio.turns import Turns
 from klet.api.times import Duration
 from klet.cri.errors import CriError, CriNotFound
@@ -65,8 +65,8 @@ class Logs(Protocol):
     async def dangling_links(self) -> tuple[str, ...]: ...
 
 
-class PodFates(Protocol):
-    """What has become of the pods."""
+class PodPresence(Protocol):
+    """Knows which pods have stopped, and which are gone."""
 
     def are_sources_ready(self) -> bool: ...
 
@@ -131,7 +131,7 @@ class ContainerGc:
         runtime: RuntimeService,
         remover: ContainerRemover,
         logs: Logs,
-        fates: PodFates,
+        fates: PodPresence,
         seen: SeenPods,
         recorder: CauseRecorder,
         clock: Clock,

@@ -26,7 +26,7 @@ def _hash_of(name: str, image: str) -> int:
 
 
 def go_json(obj: object) -> str:
-    """JSON letter by letter as Go's encoder writes it: some characters are escaped even inside plain strings."""
+    """Encode JSON letter by letter as Go does: some characters are escaped even inside plain strings."""
     return encode(obj).decode().translate(_ESCAPES)
 
 

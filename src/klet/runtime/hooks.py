@@ -102,7 +102,7 @@ class HookRunner:
         raise HookError(f"Exec lifecycle hook ([{command}]) for {target} failed - error: {why}, message: {shown}")
 
     async def _get(self, action: HTTPGetAction, target: HookTarget, parent: CauseId | None) -> None:
-        """Any answer is a good answer; only none at all is a failure."""
+        """Send the request. Any answer is a good answer; only none at all is a failure."""
         try:
             await self._ask(action, target, await self._address_of(action, target), parent)
         except BodyError as error:

@@ -106,7 +106,7 @@ def _visit_exited(pod: Pod, index: int, record: ContainerRecord, walk: _Walk) ->
 
 
 def _advance(pod: Pod, index: int, walk: _Walk) -> None:
-    """Init container `index` has done its part: the next one may start, or the pod is initialized."""
+    """Go on after init container `index` has completed: the next one may start, or the pod is initialized."""
     if index == len(pod.spec.init_containers) - 1:
         walk.initialized = True
     else:

@@ -118,7 +118,7 @@ def log_directory_owner(name: str) -> PodUID | None:
 
 
 def container_log_path(container: str, restart_count: int) -> str:
-    """Relative to the pod's log directory, as the CRI wants it."""
+    """Return the path relative to the pod's log directory, as the CRI wants it."""
     return f"{container}/{restart_count}.log"
 
 

@@ -75,7 +75,7 @@ class LogFiles:
         await self._threads.run(remove_below, self._logs, directory.name)
 
     async def dangling_links(self) -> tuple[str, ...]:
-        """Names of links whose log is gone."""
+        """Return names of links whose log is gone."""
         return await self._threads.run(self._dangling)
 
     def _link(self, name: str, log: str) -> None:

@@ -66,7 +66,7 @@ class PodFiles:
         await self._threads.run(self._remove, uid)
 
     async def pods_on_disk(self) -> frozenset[PodUID]:
-        """Pods that have a data directory."""
+        """Return pods that have a data directory."""
         entries = await self._threads.run(list_directory, self._pods)
         return frozenset(entry.name for entry in entries if isinstance(entry.name, PodUID))
 

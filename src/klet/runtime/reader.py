@@ -228,7 +228,7 @@ def build_status(
     termination_message: Mapping[str, str] = MappingProxyType({}),
     build: RecordBuilder | None = None,
 ) -> PodRuntimeStatus:
-    """Turn CRI answers into records, newest first; last words are by container."""
+    """Turn CRI answers into records, newest first; termination messages are by container."""
     build = build or build_container_record
     sandboxes = sorted(sandboxes, key=lambda s: (s.metadata.attempt, s.created_at), reverse=True)
     containers = sorted(containers, key=lambda c: c.created_at, reverse=True)

@@ -11,7 +11,7 @@ from klet.config.files import mask_secrets
 
 
 def encode_configuration(config: KubeletConfiguration) -> bytes:
-    """JSON with durations as Go writes them and passwords masked; what is empty is left out, false and zero are not."""
+    """Encode as JSON, with Go's durations and passwords masked; what is empty is left out, false and zero are not."""
     plain = msgspec.to_builtins(mask_secrets(config), builtin_types=(timedelta,), enc_hook=_as_plain)
     return msgspec.json.encode(_as_shown(plain))
 

@@ -1,8 +1,8 @@
 """The endpoints of the HTTP API in one table: path, methods, the right that they need, where they are served, handler.
 
-Everything that knows paths comes from this table: routing and its 404 and 405 (`guard`), which paths there are at all
-(`places`), the right to ask the authorizer for (`auth/attributes`), labels of metrics (`places`), and the tables in
-docs/kubelet-api.md (`scripts/generate-endpoints`). A handler is a method of one of the classes in `routes/`.
+Everything that knows paths comes from this table: routing and its 404 and 405 (`application`), which paths there are
+at all (`paths`), the right to ask the authorizer for (`auth/attributes`), labels of metrics (`paths`), and the tables
+in docs/kubelet-api.md (`scripts/generate-endpoints`). A handler is a method of one of the classes in `routes/`.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,12 +27,12 @@ FindHandler: TypeAlias = Callable[[Sequence[Routes]], Handler | None]
 R = TypeVar("R", HealthRoutes, PodRoutes, StreamRoutes, NodeRoutes, MetricRoutes, KletRoutes)
 
 
-class Door(StrEnum):
+class ListenerKind(StrEnum):
     """A listener. Its value is its name in the documentation."""
 
     API = "API"
     """Port 10250: a client must be known and have the endpoint's right; anonymous users if that is configured."""
-    READERS = "readers"
+    READ_ONLY = "read-only"
     """`readOnlyPort`: every client that can connect."""
     HEALTH = "health"
     """Port 10248: every client that can connect."""
@@ -41,14 +41,14 @@ class Door(StrEnum):
 
 
 class WithoutDebugging(StrEnum):
-    """What becomes of paths with `enableDebuggingHandlers: false`, and always on the port for readers."""
+    """What becomes of paths with `enableDebuggingHandlers: false`, and always on the read-only port."""
 
     KEPT = "stays"
     REFUSED = "405"
     GONE = "404"
 
 
-class Standing(StrEnum):
+class EndpointSupport(StrEnum):
     """Whether klet serves what upstream's kubelet serves there."""
 
     SERVED = "served"
@@ -69,7 +69,7 @@ class Right(Struct, frozen=True):
 
 
 PROXY: Final = Right("proxy")
-REACH_IN: Final = Right("proxy", is_create=True)
+CREATE_PROXY: Final = Right("proxy", is_create=True)
 PODS: Final = Right("pods", or_proxy=True)
 HEALTHZ: Final = Right("healthz", or_proxy=True)
 CONFIGZ: Final = Right("configz", or_proxy=True)
@@ -83,14 +83,14 @@ class KubeletEndpoint(Struct, frozen=True):
     """Empty: any."""
     find_handler: FindHandler | None
     about: str
-    doors: frozenset[Door] | None = None
-    """Where it is served, if not where its area is."""
+    listeners: frozenset[ListenerKind] | None = None
+    """Where it is served, if not where its group is."""
     label: str = ""
-    """The path in labels of metrics, if not that of its area."""
-    standing: Standing = Standing.SERVED
+    """The path in labels of metrics, if not that of its group."""
+    support: EndpointSupport = EndpointSupport.SERVED
 
 
-class Area(Struct, frozen=True, kw_only=True):
+class EndpointGroup(Struct, frozen=True, kw_only=True):
     """Endpoints that share a root, a right and where they are served."""
 
     root: str
@@ -98,7 +98,7 @@ class Area(Struct, frozen=True, kw_only=True):
     is_tree: bool = True
     """Whether every path below the root is known, if only to answer 404; otherwise only those of the endpoints are."""
     right: Right = PROXY
-    doors: frozenset[Door] = frozenset({Door.API, Door.SOCKET})
+    listeners: frozenset[ListenerKind] = frozenset({ListenerKind.API, ListenerKind.SOCKET})
     without_debugging: WithoutDebugging = WithoutDebugging.REFUSED
     label: str
     """The path in labels of metrics: never what a client has written."""
@@ -110,8 +110,8 @@ class Area(Struct, frozen=True, kw_only=True):
     def segments(self) -> tuple[str, ...]:
         return tuple(self.root.strip("/").split("/"))
 
-    def doors_of(self, endpoint: KubeletEndpoint) -> frozenset[Door]:
-        return self.doors if endpoint.doors is None else endpoint.doors
+    def listeners_of(self, endpoint: KubeletEndpoint) -> frozenset[ListenerKind]:
+        return self.listeners if endpoint.listeners is None else endpoint.listeners
 
 
 def _by(owner: type[R], method: Callable[[R, web.Request], Awaitable[web.StreamResponse]]) -> FindHandler:
@@ -123,10 +123,10 @@ def _by(owner: type[R], method: Callable[[R, web.Request], Awaitable[web.StreamR
     return find
 
 
-_READ: Final = frozenset({Door.API, Door.READERS, Door.SOCKET})
+_READ: Final = frozenset({ListenerKind.API, ListenerKind.READ_ONLY, ListenerKind.SOCKET})
 _KEPT: Final = WithoutDebugging.KEPT
 _GONE: Final = WithoutDebugging.GONE
-_NOT_YET: Final = Standing.NOT_YET
+_NOT_YET: Final = EndpointSupport.NOT_YET
 _ANY: Final = ()
 _GET: Final = ("GET",)
 _POST: Final = ("POST",)
@@ -147,27 +147,27 @@ _CONFIGURATION: Final = (
     "the effective KubeletConfiguration; header values, users, passwords and queries of URLs are `<masked>`"
 )
 
-AREAS: Final[tuple[Area, ...]] = (
-    Area(
+ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
+    EndpointGroup(
         root="/healthz",
         is_tree=False,
         right=HEALTHZ,
-        doors=_READ,
+        listeners=_READ,
         without_debugging=_KEPT,
         label="healthz",
         endpoints=(
             KubeletEndpoint(
-                ("/healthz",), _ANY, _CHECK_ALL, "all checks; `verbose`, `exclude=<check>`", frozenset(Door)
+                ("/healthz",), _ANY, _CHECK_ALL, "all checks; `verbose`, `exclude=<check>`", frozenset(ListenerKind)
             ),
-            KubeletEndpoint(("/healthz/ping",), _ANY, _CHECK_ONE, "one check", frozenset(Door)),
+            KubeletEndpoint(("/healthz/ping",), _ANY, _CHECK_ONE, "one check", frozenset(ListenerKind)),
             KubeletEndpoint(("/healthz/log", "/healthz/syncloop"), _ANY, _CHECK_ONE, "one check"),
-            KubeletEndpoint(("/healthz/device-plugin",), _ANY, _CHECK_ONE, "one check", standing=_NOT_YET),
+            KubeletEndpoint(("/healthz/device-plugin",), _ANY, _CHECK_ONE, "one check", support=_NOT_YET),
         ),
     ),
-    Area(
+    EndpointGroup(
         root="/pods",
         right=PODS,
-        doors=_READ,
+        listeners=_READ,
         without_debugging=_KEPT,
         label="pods",
         endpoints=(
@@ -179,7 +179,7 @@ AREAS: Final[tuple[Area, ...]] = (
             ),
         ),
     ),
-    Area(
+    EndpointGroup(
         root="/runningpods/",
         right=PODS,
         label="runningpods",
@@ -192,7 +192,7 @@ AREAS: Final[tuple[Area, ...]] = (
             ),
         ),
     ),
-    Area(
+    EndpointGroup(
         root="/containerLogs",
         label="containerLogs",
         endpoints=(
@@ -204,9 +204,9 @@ AREAS: Final[tuple[Area, ...]] = (
             ),
         ),
     ),
-    Area(
+    EndpointGroup(
         root="/exec",
-        right=REACH_IN,
+        right=CREATE_PROXY,
         label="exec",
         is_long_running=True,
         endpoints=(
@@ -218,18 +218,18 @@ AREAS: Final[tuple[Area, ...]] = (
             ),
         ),
     ),
-    Area(
+    EndpointGroup(
         root="/attach",
-        right=REACH_IN,
+        right=CREATE_PROXY,
         label="attach",
         is_long_running=True,
         endpoints=(
             KubeletEndpoint(_containers("/attach"), _GET_POST, _by(StreamRoutes, StreamRoutes.attach), _STREAMS),
         ),
     ),
-    Area(
+    EndpointGroup(
         root="/portForward",
-        right=REACH_IN,
+        right=CREATE_PROXY,
         label="portForward",
         endpoints=(
             KubeletEndpoint(
@@ -240,9 +240,9 @@ AREAS: Final[tuple[Area, ...]] = (
             ),
         ),
     ),
-    Area(
+    EndpointGroup(
         root="/run",
-        right=REACH_IN,
+        right=CREATE_PROXY,
         label="run",
         endpoints=(
             KubeletEndpoint(
@@ -253,7 +253,7 @@ AREAS: Final[tuple[Area, ...]] = (
             ),
         ),
     ),
-    Area(
+    EndpointGroup(
         root="/configz",
         is_tree=False,
         right=CONFIGZ,
@@ -263,9 +263,9 @@ AREAS: Final[tuple[Area, ...]] = (
             KubeletEndpoint(("/configz",), _ANY, _by(NodeRoutes, NodeRoutes.show_configuration), _CONFIGURATION),
         ),
     ),
-    Area(
+    EndpointGroup(
         root="/klet",
-        doors=frozenset({Door.SOCKET}),
+        listeners=frozenset({ListenerKind.SOCKET}),
         without_debugging=_KEPT,
         label="klet",
         endpoints=(
@@ -298,47 +298,47 @@ AREAS: Final[tuple[Area, ...]] = (
             ),
         ),
     ),
-    Area(
+    EndpointGroup(
         root="/stats/",
         right=Right("stats"),
-        doors=_READ,
+        listeners=_READ,
         without_debugging=_KEPT,
         label="stats",
         endpoints=(
             KubeletEndpoint(
-                ("/stats/summary", "/stats/summary/"), _GET_POST, None, "usage of node and pods", standing=_NOT_YET
+                ("/stats/summary", "/stats/summary/"), _GET_POST, None, "usage of node and pods", support=_NOT_YET
             ),
         ),
     ),
-    Area(
+    EndpointGroup(
         root="/metrics",
         is_tree=False,
         right=Right("metrics"),
-        doors=_READ,
+        listeners=_READ,
         without_debugging=_KEPT,
         label="metrics",
         endpoints=(
             KubeletEndpoint(("/metrics",), _ANY, _by(MetricRoutes, MetricRoutes.show), "metrics of the agent"),
             *(
-                KubeletEndpoint((f"/{label}",), _ANY, None, about, label=label, standing=_NOT_YET)
+                KubeletEndpoint((f"/{label}",), _ANY, None, about, label=label, support=_NOT_YET)
                 for label, about in (
                     ("metrics/cadvisor", "usage of containers"),
                     ("metrics/resource", "CPU and memory of node, pods and containers"),
                     ("metrics/probes", "results of probes"),
                 )
             ),
-            KubeletEndpoint(("/metrics/slis",), _ANY, None, "results of checks", label="other", standing=_NOT_YET),
+            KubeletEndpoint(("/metrics/slis",), _ANY, None, "results of checks", label="other", support=_NOT_YET),
         ),
     ),
-    Area(
+    EndpointGroup(
         root="/logs/",
         right=Right("log"),
         label="logs",
         endpoints=(
-            KubeletEndpoint(("/logs/", "/logs/{path}"), _GET, None, "files of `/var/log`, services", standing=_NOT_YET),
+            KubeletEndpoint(("/logs/", "/logs/{path}"), _GET, None, "files of `/var/log`, services", support=_NOT_YET),
         ),
     ),
-    Area(
+    EndpointGroup(
         root="/checkpoint/",
         right=Right("checkpoint"),
         without_debugging=_GONE,
@@ -349,41 +349,41 @@ AREAS: Final[tuple[Area, ...]] = (
                 _POST,
                 None,
                 "checkpoint of a container",
-                standing=_NOT_YET,
+                support=_NOT_YET,
             ),
         ),
     ),
-    Area(
+    EndpointGroup(
         root="/debug/pprof/",
         label="debug",
         is_long_running=True,
         endpoints=(
-            KubeletEndpoint(("/debug/pprof/{profile}",), _GET, None, "profiles of the process", standing=_NOT_YET),
+            KubeletEndpoint(("/debug/pprof/{profile}",), _GET, None, "profiles of the process", support=_NOT_YET),
         ),
     ),
-    Area(
+    EndpointGroup(
         root="/debug/flags/v",
         is_tree=False,
         without_debugging=_GONE,
         label="debug",
         is_long_running=True,
-        endpoints=(KubeletEndpoint(("/debug/flags/v",), ("PUT",), None, "how much the agent logs", standing=_NOT_YET),),
+        endpoints=(KubeletEndpoint(("/debug/flags/v",), ("PUT",), None, "how much the agent logs", support=_NOT_YET),),
     ),
-    Area(
+    EndpointGroup(
         root="/flagz",
         is_tree=False,
         right=Right("configz"),
         without_debugging=_GONE,
         label="other",
-        endpoints=(KubeletEndpoint(("/flagz",), _GET, None, "gate ComponentFlagz", standing=Standing.GATED),),
+        endpoints=(KubeletEndpoint(("/flagz",), _GET, None, "gate ComponentFlagz", support=EndpointSupport.GATED),),
     ),
-    Area(
+    EndpointGroup(
         root="/statusz",
         is_tree=False,
         right=Right("statusz"),
-        doors=_READ,
+        listeners=_READ,
         without_debugging=_KEPT,
         label="other",
-        endpoints=(KubeletEndpoint(("/statusz",), _GET, None, "gate ComponentStatusz", standing=Standing.GATED),),
+        endpoints=(KubeletEndpoint(("/statusz",), _GET, None, "gate ComponentStatusz", support=EndpointSupport.GATED),),
     ),
 )

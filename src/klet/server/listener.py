@@ -20,11 +20,11 @@ from klet.api.validation.formats import parse_ip
 from klet.errors import KletError
 from klet.host.listening import find_listener
 from klet.server.accept import accept_connections
-from klet.server.endpoints import Door, Routes
-from klet.server.front import Front, FrontLimits
-from klet.server.guard import Gatekeeper, build_application
+from klet.server.application import RequestAuth, build_application
+from klet.server.connection import HttpConnection, RequestLimits
+from klet.server.connection_limits import TrackedConnection, UnauthenticatedConnections, UnauthenticatedLimits
+from klet.server.endpoints import ListenerKind, Routes
 from klet.server.http1 import FIELD_LIMIT, HEAD_LIMIT
-from klet.server.lobby import Lobby, LobbyLimits, Visit
 from klet.server.request_log import request_logger
 from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.serving import Serving
@@ -39,15 +39,15 @@ BACKLOG: Final = 1024
 IDLE: Final = 90.0
 HANDSHAKE_WITHIN: Final = timedelta(seconds=10)
 LISTEN_AGAIN: Final = timedelta(seconds=5)
-_PLAIN: Final = LobbyLimits(connections=512)
+_PLAIN: Final = UnauthenticatedLimits(connections=512)
 """Without TLS no client is authenticated: all connections count that are not being served."""
-_READERS: Final = LobbyLimits(connections=512, bytes_kept=32 << 20)
+_READ_ONLY: Final = UnauthenticatedLimits(connections=512, bytes_kept=32 << 20)
 """The list of pods is sent whole: it must fit."""
-_OWNER: Final = LobbyLimits(connections=512, bytes_kept=128 << 20)
+_OWNER: Final = UnauthenticatedLimits(connections=512, bytes_kept=128 << 20)
 """Only root can open the socket."""
 _READ_SIZE: Final = 1 << 14
 _ADDED_FIELDS: Final = 8
-"""More than the front adds to those that it counts."""
+"""More than `write_plain` adds to those that the client sent."""
 
 
 class ListenError(KletError):
@@ -60,11 +60,11 @@ class Contexts(Protocol):
     def current(self) -> Serving | None: ...
 
 
-class DoorLimits(Struct, frozen=True, kw_only=True):
+class ListenerLimits(Struct, frozen=True, kw_only=True):
     """What clients may take: each for a request, unauthenticated ones all together, and time for a handshake."""
 
-    front: FrontLimits = FrontLimits()
-    lobby: LobbyLimits = LobbyLimits()
+    request: RequestLimits = RequestLimits()
+    unauthenticated: UnauthenticatedLimits = UnauthenticatedLimits()
     handshake: timedelta = HANDSHAKE_WITHIN
 
 
@@ -77,7 +77,7 @@ class ListenAddress(Struct, frozen=True, kw_only=True):
     """The settings that name it, for the message if it fails."""
 
 
-def take(address: ListenAddress) -> socket.socket:
+def listen_on(address: ListenAddress) -> socket.socket:
     """Listen on an address; `::` is every address of both families. Raises ListenError."""
     # The libraries of C read leading zeros as octal numbers: another address than the one that was checked.
     host = str(parse_ip(address.host) or address.host)
@@ -100,11 +100,11 @@ class SocketListener:
     async def run(self) -> None:
         listener = self._bind()
         try:
-            application = build_application(self._routes, door=Door.SOCKET)
+            application = build_application(self._routes, kind=ListenerKind.SOCKET)
             async with _handlers(application) as make_handler:
                 logger.info("Serving the agent's API", extra={"socket": str(self._path)})
-                fronts = _plain_fronts(make_handler, self._clock, _OWNER)
-                await accept_connections(listener, fronts, clock=self._clock)
+                make_connection = _plain_connections(make_handler, self._clock, _OWNER)
+                await accept_connections(listener, make_connection, clock=self._clock)
         finally:
             listener.close()
             self._path.unlink(missing_ok=True)
@@ -139,44 +139,46 @@ class SecureListener:
         listener: socket.socket,
         contexts: Contexts,
         certified: CertifiedConnections,
-        gate: Gatekeeper,
+        auth: RequestAuth,
         routes: Sequence[Routes],
         clock: Clock,
         has_debugging: bool = True,
-        limits: DoorLimits | None = None,
+        limits: ListenerLimits | None = None,
     ) -> None:
         self._listener = listener
         self._contexts = contexts
         self._certified = certified
-        self._gate = gate
+        self._auth = auth
         self._routes = routes
         self._clock = clock
         self._has_debugging = has_debugging
-        self._limits = limits or DoorLimits()
+        self._limits = limits or ListenerLimits()
 
     async def run(self) -> None:
         try:
             application = build_application(
-                self._routes, door=Door.API, gate=self._gate, has_debugging=self._has_debugging
+                self._routes, kind=ListenerKind.API, auth=self._auth, has_debugging=self._has_debugging
             )
             async with _handlers(application) as make_handler:
-                lobby = Lobby(limits=self._limits.lobby, clock=self._clock)
+                unauthenticated = UnauthenticatedConnections(limits=self._limits.unauthenticated, clock=self._clock)
                 buffer = bytearray(_READ_SIZE)
                 logger.info("Serving the kubelet API", extra=_where(self._listener))
                 await accept_connections(
-                    self._listener, lambda: self._connection(make_handler, lobby, buffer), clock=self._clock
+                    self._listener, lambda: self._connection(make_handler, unauthenticated, buffer), clock=self._clock
                 )
         finally:
             self._listener.close()
 
-    def _connection(self, make_handler: Callable[[], RequestHandler], lobby: Lobby, buffer: bytearray) -> TlsStream:
-        def make_protocol(visit: Visit) -> Front:
-            return Front(make_handler=make_handler, limits=self._limits.front, welcome=lambda _: visit)
+    def _connection(
+        self, make_handler: Callable[[], RequestHandler], unauthenticated: UnauthenticatedConnections, buffer: bytearray
+    ) -> TlsStream:
+        def make_protocol(tracked: TrackedConnection) -> HttpConnection:
+            return HttpConnection(make_handler=make_handler, limits=self._limits.request, track=lambda _: tracked)
 
         return TlsStream(
             serving=self._contexts.current(),
             make_protocol=make_protocol,
-            lobby=lobby,
+            unauthenticated=unauthenticated,
             certified=self._certified,
             handshake=self._limits.handshake,
             buffer=buffer,
@@ -192,9 +194,9 @@ class ReadOnlyListener:
         self._clock = clock
 
     async def run(self) -> None:
-        application = build_application(self._routes, door=Door.READERS, has_debugging=False)
-        logger.info("Serving the kubelet API for readers", extra=_where(self._listener))
-        await _serve_plainly(self._listener, application, self._clock, _READERS)
+        application = build_application(self._routes, kind=ListenerKind.READ_ONLY, has_debugging=False)
+        logger.info("Serving the read-only kubelet API", extra=_where(self._listener))
+        await _serve_plainly(self._listener, application, self._clock, _READ_ONLY)
 
 
 class HealthListener:
@@ -206,46 +208,46 @@ class HealthListener:
         self._clock = clock
 
     async def run(self) -> None:
-        """A port that is taken is tried again: it is no reason not to run pods."""
+        """Serve; retry while the port is taken: that is no reason not to run pods."""
         while True:
             try:
-                listener = take(self._address)
+                listener = listen_on(self._address)
             except ListenError as error:
                 logger.error("Failed to start healthz server", extra={"error": str(error)})
                 await self._clock.sleep(LISTEN_AGAIN)
                 continue
             logger.info("Serving health", extra=_where(listener))
-            application = build_application(self._routes, door=Door.HEALTH)
+            application = build_application(self._routes, kind=ListenerKind.HEALTH)
             await _serve_plainly(listener, application, self._clock, _PLAIN)
 
 
 async def _serve_plainly(
-    listener: socket.socket, application: web.Application, clock: Clock, limits: LobbyLimits
+    listener: socket.socket, application: web.Application, clock: Clock, limits: UnauthenticatedLimits
 ) -> None:
-    """HTTP for everybody; the listener is closed at the end."""
+    """Serve HTTP for everybody; close the listener at the end."""
     try:
         async with _handlers(application) as make_handler:
-            await accept_connections(listener, _plain_fronts(make_handler, clock, limits), clock=clock)
+            await accept_connections(listener, _plain_connections(make_handler, clock, limits), clock=clock)
     finally:
         listener.close()
 
 
-def _plain_fronts(
-    make_handler: Callable[[], RequestHandler], clock: Clock, lobby_limits: LobbyLimits
-) -> Callable[[], Front]:
+def _plain_connections(
+    make_handler: Callable[[], RequestHandler], clock: Clock, unauthenticated_limits: UnauthenticatedLimits
+) -> Callable[[], HttpConnection]:
     """Make the protocol of each connection without TLS, within limits for all of them together."""
-    lobby = Lobby(limits=lobby_limits, clock=clock)
-    limits = FrontLimits()
+    unauthenticated = UnauthenticatedConnections(limits=unauthenticated_limits, clock=clock)
+    limits = RequestLimits()
 
-    def welcome(transport: asyncio.Transport) -> Visit:
-        return lobby.welcome(transport.get_extra_info("peername"), transport.abort)
+    def track(transport: asyncio.Transport) -> TrackedConnection:
+        return unauthenticated.add(transport.get_extra_info("peername"), transport.abort)
 
-    return lambda: Front(make_handler=make_handler, limits=limits, welcome=welcome)
+    return lambda: HttpConnection(make_handler=make_handler, limits=limits, track=track)
 
 
 @asynccontextmanager
 async def _handlers(application: web.Application) -> AsyncIterator[Callable[[], RequestHandler]]:
-    """What aiohttp does with the connections; at the end they get a moment, and are then cut."""
+    """Yield what makes aiohttp's handlers; at the end open connections get a moment, and are then closed."""
     runner = web.AppRunner(
         application,
         access_log=None,
@@ -253,7 +255,7 @@ async def _handlers(application: web.Application) -> AsyncIterator[Callable[[], 
         shutdown_timeout=CLOSE_WITHIN,
         handler_cancellation=True,
         keepalive_timeout=IDLE,
-        # The front has judged all of these: aiohttp must not judge them once more.
+        # `HttpConnection` has checked all of these: aiohttp must not check them once more.
         max_line_size=HEAD_LIMIT,
         max_field_size=HEAD_LIMIT,
         max_headers=FIELD_LIMIT + _ADDED_FIELDS,

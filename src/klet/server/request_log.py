@@ -11,7 +11,7 @@ _OWN_BYTES: Final = re.compile(r":?\n|:? b?['\"]")
 """Where aiohttp's complaints go on with the request's own bytes. They may be a token: none of them is logged."""
 
 
-class PlainComplaints(logging.Filter):
+class RequestErrorFilter(logging.Filter):
     """Logs a request that is not HTTP in one line: its traceback would only show where aiohttp noticed."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -26,6 +26,6 @@ class PlainComplaints(logging.Filter):
 def request_logger() -> logging.Logger:
     """Return the logger that aiohttp is given."""
     logger = logging.getLogger("klet.server.requests")
-    if not any(isinstance(each, PlainComplaints) for each in logger.filters):
-        logger.addFilter(PlainComplaints())
+    if not any(isinstance(each, RequestErrorFilter) for each in logger.filters):
+        logger.addFilter(RequestErrorFilter())
     return logger

@@ -24,8 +24,8 @@ class Instance(Struct, eq=False):
     uid: PodUID
     name: str
     restart_count: int
-    life: int
-    """Of the agent that made it."""
+    agent_run: int
+    """The run of the agent that made it."""
     made_for: "History"
     """The pod as it was wanted then: one that comes back under the same UID is another."""
     attempt: Attempt
@@ -46,11 +46,11 @@ class Instance(Struct, eq=False):
         return self.container.config.annotations[labels.HASH]
 
 
-class Departure(Struct, eq=False):
+class PodRemoval(Struct, eq=False):
     """A pod that its source no longer has."""
 
     wanted_since: datetime
-    is_heard: bool = False
+    is_seen: bool = False
     """Whether an agent has seen it: a pod that comes back before counts as never removed."""
 
 
@@ -62,12 +62,12 @@ class History(Struct, eq=False, kw_only=True):
     is_wanted: bool = True
     since: datetime
     """Since when it is wanted, or not wanted any more, or in this form."""
-    went: "Departure | None" = None
+    removal: "PodRemoval | None" = None
     """How it ceased to be wanted."""
     comes_back: bool = False
-    """It was wanted before under the same UID, and may still be on its way out."""
-    life: int = 0
-    """Of the agent that got it, or will get it."""
+    """It was wanted before under the same UID, and may still be terminating."""
+    agent_run: int = 0
+    """The run of the agent that got it, or will get it."""
     instances: list[Instance] = field(default_factory=list)
     phase: str = ""
     restart_counts: dict[str, int] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class History(Struct, eq=False, kw_only=True):
         return next((each for each in (*spec.init_containers, *spec.containers) if each.name == name), None)
 
     def newest(self, name: str) -> Instance | None:
-        """What counts as the container now: of an earlier pod with the same UID only what has not been removed."""
+        """Return what counts as the container now: of a previous pod with this UID only what is not removed."""
         for each in reversed(self.instances):
             if each.name == name and (each.made_for is self or each.exists):
                 return each
@@ -107,14 +107,14 @@ class Chronicle:
         self.commands = commands
         self._seen: dict[str, Instance] = {}
         self.histories: dict[PodUID, History] = {}
-        self.life = 0
+        self.agent_run = 0
         self.disturbed_at = start
         self.writes = 0
         self.in_flight = 0
         """Calls that may change something and have not been answered yet."""
         self.ended_sandboxes: set[str] = set()
         self.probes_may_fail = False
-        """Calls that run commands go wrong, so that a container may seem ill that is well."""
+        """Calls that run commands go wrong, so that a container may seem unhealthy that is not."""
         self.violations: list[str] = []
 
     @property
@@ -125,12 +125,17 @@ class Chronicle:
         uid = PodUID(pod.metadata.uid)
         self.look()
         known = self.histories.get(uid)
-        if known is not None and known.went is not None and not known.went.is_heard:
-            known.is_wanted, known.since, known.went = True, known.went.wanted_since, None
+        if known is not None and known.removal is not None and not known.removal.is_seen:
+            known.is_wanted, known.since, known.removal = True, known.removal.wanted_since, None
             return
         left = [each for each in known.instances if each.exists] if known is not None else []
         self.histories[uid] = History(
-            pod=pod, source=source, since=self.now, comes_back=known is not None, life=self.life, instances=left
+            pod=pod,
+            source=source,
+            since=self.now,
+            comes_back=known is not None,
+            agent_run=self.agent_run,
+            instances=left,
         )
 
     def change(self, pod: Pod) -> None:
@@ -140,12 +145,12 @@ class Chronicle:
     def unwant(self, uid: PodUID) -> None:
         history = self.histories[uid]
         if history.is_wanted:
-            history.went = Departure(history.since)
+            history.removal = PodRemoval(history.since)
             history.is_wanted, history.since = False, self.now
 
-    def begin_life(self) -> None:
-        """A new agent starts."""
-        self.life += 1
+    def begin_agent_run(self) -> None:
+        """Count the start of an agent."""
+        self.agent_run += 1
         self.disturb()
 
     def disturb(self) -> None:
@@ -155,7 +160,7 @@ class Chronicle:
         self.violations.append(f"at {self.now:%H:%M:%S.%f}: {what}")
 
     def look(self) -> None:
-        """Take up the containers that are new."""
+        """Record the containers that are new."""
         for container in self._runtime.containers():
             if container.id in self._seen:
                 continue
@@ -165,7 +170,7 @@ class Chronicle:
                 uid=uid,
                 name=container.config.metadata.name,
                 restart_count=int(container.config.annotations[labels.RESTART_COUNT]),
-                life=self.life,
+                agent_run=self.agent_run,
                 made_for=self.histories[uid],
                 attempt=attempt_of(container.config),
             )
@@ -185,7 +190,7 @@ class Chronicle:
         return [sandbox for sandbox in self._runtime.sandboxes() if sandbox.config.metadata.uid == uid]
 
     def rivals(self, uid: PodUID) -> list[History]:
-        """Other pods of the same source and name."""
+        """Return other pods of the same source and name."""
         mine = self.histories[uid]
         name = full_name(mine.pod)
         return [

@@ -13,7 +13,7 @@ from klet.kube.watch import Watcher
 def simulated_clients(
     client: KubeClient, watcher: Watcher, transport: Transport, *, clock: Clock, randomness: random.Random
 ) -> ClusterClients:
-    """Watches are tried again by this clock."""
+    """Return clients that retry watches by this clock."""
     return ClusterClients(
         main=client,
         heartbeat=client,

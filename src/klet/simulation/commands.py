@@ -19,8 +19,8 @@ POST_START = "post-start"
 PRE_STOP = "pre-stop"
 
 
-class Habits(Struct, frozen=True, kw_only=True):
-    """What the commands of one container do at each attempt; the last of each is repeated."""
+class CommandResults(Struct, frozen=True, kw_only=True):
+    """The results of the commands in one container at each attempt; the last of each is repeated."""
 
     startup_failures: tuple[int, ...] = (0,)
     """How many startup probes fail before the first good one."""
@@ -49,30 +49,30 @@ class Record(Struct):
 class Commands:
     """The chooser of the fake runtime's script, and its memory."""
 
-    def __init__(self, habits: Mapping[tuple[PodUID, str], Habits]) -> None:
-        self._habits = habits
+    def __init__(self, command_results: Mapping[tuple[PodUID, str], CommandResults]) -> None:
+        self._command_results = command_results
         self._unready: dict[tuple[PodUID, str], datetime] = {}
-        self._sick: dict[Attempt, datetime] = {}
+        self._not_live: dict[Attempt, datetime] = {}
         self._records: defaultdict[Attempt, Record] = defaultdict(Record)
 
     def flip_readiness(self, uid: PodUID, container: str, *, now: datetime) -> None:
         if self._unready.pop((uid, container), None) is None:
             self._unready[uid, container] = now
 
-    def fall_sick(self, attempt: Attempt, *, now: datetime) -> None:
-        """The instance is no longer live, and never will be again; the next one is well."""
-        self._sick.setdefault(attempt, now)
+    def fail_liveness(self, attempt: Attempt, *, now: datetime) -> None:
+        """Let the liveness probes of the instance fail from now on; those of the next instance succeed."""
+        self._not_live.setdefault(attempt, now)
 
     def answer(self, config: pb.ContainerConfig, command: Sequence[str]) -> ExecResult:
         attempt = attempt_of(config)
-        habits = self._habits.get((attempt.uid, attempt.container), Habits())
+        command_results = self._command_results.get((attempt.uid, attempt.container), CommandResults())
         match command[0]:
             case "post-start":
-                return self._hook(attempt, POST_START, habits.post_start)
+                return self._hook(attempt, POST_START, command_results.post_start)
             case "pre-stop":
-                return self._hook(attempt, PRE_STOP, habits.pre_stop)
+                return self._hook(attempt, PRE_STOP, command_results.pre_stop)
             case kind:
-                return self._probe(attempt, ProbeKind(kind), habits)
+                return self._probe(attempt, ProbeKind(kind), command_results)
 
     def record(self, attempt: Attempt) -> Record:
         return self._records[attempt]
@@ -81,8 +81,8 @@ class Commands:
         """Return the containers of a pod that fail their readiness probes, and since when."""
         return {name: since for (owner, name), since in self._unready.items() if owner == uid}
 
-    def sick_since(self, attempt: Attempt) -> datetime | None:
-        return self._sick.get(attempt)
+    def not_live_since(self, attempt: Attempt) -> datetime | None:
+        return self._not_live.get(attempt)
 
     def is_reason_to_kill(self, attempt: Attempt) -> bool:
         """Return whether a probe or a hook of the instance has failed, so that it may be stopped."""
@@ -94,15 +94,15 @@ class Commands:
             or (post_start is not None and post_start.exit_code != 0)
         )
 
-    def _probe(self, attempt: Attempt, kind: ProbeKind, habits: Habits) -> ExecResult:
+    def _probe(self, attempt: Attempt, kind: ProbeKind, command_results: CommandResults) -> ExecResult:
         answers = self._records[attempt].probes[kind]
         match kind:
             case ProbeKind.READINESS:
                 is_good = (attempt.uid, attempt.container) not in self._unready
             case ProbeKind.LIVENESS:
-                is_good = attempt not in self._sick
+                is_good = attempt not in self._not_live
             case ProbeKind.STARTUP:
-                is_good = len(answers) >= _of(habits.startup_failures, attempt)
+                is_good = len(answers) >= _of(command_results.startup_failures, attempt)
         answers.append(is_good)
         return ExecResult(exit_code=0 if is_good else 1)
 

@@ -38,13 +38,13 @@ class HostFault(Struct, eq=False):
 
 
 class CallGate(Protocol):
-    """Where every call of a living agent passes, and no call of a dead one."""
+    """Where every call of a running agent passes, and no call of a killed one."""
 
     async def before_call(self) -> bool:
-        """True when the agent dies between the call's effect and its answer."""
+        """Return True when the agent is killed between the call's effect and its answer."""
         ...
 
-    async def die(self) -> None: ...
+    async def kill(self) -> None: ...
 
 
 class HostFaults:
@@ -80,7 +80,7 @@ class HostFaults:
         if fault is None:
             answer = await call()
             if dies_after:
-                await gate.die()
+                await gate.kill()
             return answer
         effect = fault.effect
         if isinstance(effect, TakeLong):
@@ -90,7 +90,7 @@ class HostFaults:
             raise error("injected fault")
         answer = await call()
         if dies_after:
-            await gate.die()
+            await gate.kill()
         if isinstance(effect, FailCall):
             raise error("injected fault after the effect")
         return answer

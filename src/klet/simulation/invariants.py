@@ -39,14 +39,14 @@ REACTION = timedelta(seconds=10)
 SLOW_REACTION = timedelta(seconds=100)
 """One relist or one resync, and a call that takes its time."""
 PROBE_REACTION = timedelta(seconds=30)
-SICK_REACTION = timedelta(seconds=60)
+LIVENESS_REACTION = timedelta(seconds=60)
 """Two probes, their back-off after a disturbance, and a step of the pod that has to end first."""
 CALM = timedelta(seconds=30)
 TERMINAL = frozenset({"Succeeded", "Failed"})
 
 
 class RuntimeWatch:
-    """Judges every call that changes something. An Observer of the agent's transport."""
+    """Checks every call that changes something. An Observer of the agent's transport."""
 
     def __init__(self, *, chronicle: Chronicle, runtime: FakeRuntime, lingering: bool) -> None:
         self._chronicle = chronicle
@@ -65,20 +65,20 @@ class RuntimeWatch:
             self._chronicle.writes += 1
         match request:
             case pb.CreateContainerRequest():
-                self._judge_create(request)
+                self._check_create(request)
             case pb.RunPodSandboxRequest():
-                self._judge_sandbox(PodUID(request.config.metadata.uid))
+                self._check_sandbox(PodUID(request.config.metadata.uid))
             case pb.StopContainerRequest() | pb.RemoveContainerRequest():
-                self._judge_end(rpc, request.container_id)
+                self._check_end(rpc, request.container_id)
             case pb.StopPodSandboxRequest() | pb.RemovePodSandboxRequest():
                 sandbox = next((s for s in self._runtime.sandboxes() if s.id == request.pod_sandbox_id), None)
                 for container_id in sandbox.containers if sandbox is not None else ():
-                    self._judge_end(rpc, container_id)
+                    self._check_end(rpc, container_id)
             case _:
                 pass
 
     def _removes_dead(self, request: Message) -> bool:
-        """Garbage collection may go on when all is settled."""
+        """Return whether this is garbage collection, which may go on when all is settled."""
         match request:
             case pb.RemoveContainerRequest():
                 instance = self._chronicle.instance(request.container_id)
@@ -103,8 +103,8 @@ class RuntimeWatch:
                     self._started.add(instance.container.id)
                     check_start(self._chronicle, instance)
 
-    def _judge_create(self, request: pb.CreateContainerRequest) -> None:
-        """A caller that looked before would not start what runs; abandoned calls may come in between."""
+    def _check_create(self, request: pb.CreateContainerRequest) -> None:
+        """Check that what runs is not created again; abandoned calls may come in between."""
         uid, name = PodUID(request.sandbox_config.metadata.uid), request.config.metadata.name
         newest = self._chronicle.histories[uid].newest(name)
         if name in DEBUGGERS and newest is not None and newest.made_for is self._chronicle.histories[uid]:
@@ -112,13 +112,13 @@ class RuntimeWatch:
         if not self._lingering and newest is not None and newest.is_alive:
             self._chronicle.violate(f"{uid}/{name} is started again although {_name(newest)} runs")
 
-    def _judge_sandbox(self, uid: PodUID) -> None:
+    def _check_sandbox(self, uid: PodUID) -> None:
         sandboxes = self._chronicle.sandboxes_of(uid)
         if not self._lingering and sum(sandbox.is_ready for sandbox in sandboxes) == 1 and sandboxes[-1].is_ready:
             self._chronicle.violate(f"{uid} gets another sandbox although {sandboxes[-1].id[:8]} is ready")
 
-    def _judge_end(self, rpc: str, container_id: str) -> None:
-        """A wanted pod's containers run until they end by themselves, or their spec or sandbox is gone."""
+    def _check_end(self, rpc: str, container_id: str) -> None:
+        """Check that a wanted pod's containers run until they end by themselves, or their spec or sandbox is gone."""
         instance = self._chronicle.instance(container_id)
         if instance is None or not instance.is_alive:
             return
@@ -140,12 +140,12 @@ class RuntimeWatch:
 
 
 def _is_hook(request: Message) -> bool:
-    """A container is being started or stopped while its hook runs, though nothing else can be seen of that."""
+    """Return whether a hook runs: a container is being started or stopped, though nothing else can be seen of that."""
     return isinstance(request, pb.ExecSyncRequest) and request.cmd[0] in {POST_START, PRE_STOP}
 
 
 def check_one_instance(chronicle: Chronicle) -> None:
-    """At most one live instance of a container, and of all pods with one name only one that runs."""
+    """Check that a container has at most one live instance, and that of all pods with one name only one runs."""
     found: dict[tuple[PodUID, str], Instance] = {}
     for instance in chronicle.alive():
         key = (instance.uid, instance.name)
@@ -162,7 +162,7 @@ def check_one_instance(chronicle: Chronicle) -> None:
 
 
 def check_start(chronicle: Chronicle, instance: Instance) -> None:
-    """A start comes after its back-off, after the init containers, and with a higher restart count."""
+    """Check that a start comes after its back-off and the init containers, and with a higher restart count."""
     history = chronicle.histories[instance.uid]
     mine = [each for each in history.instances if each.name == instance.name]
     mine = mine[: mine.index(instance) + 1]
@@ -177,8 +177,8 @@ def check_start(chronicle: Chronicle, instance: Instance) -> None:
 
 
 def _check_backoff(chronicle: Chronicle, mine: list[Instance]) -> None:
-    """The first restart in a life of the agent is free, the others wait at least the first back-off."""
-    if len(mine) < 3 or len({each.life for each in mine[-3:]}) > 1:
+    """Check that all restarts in a run of the agent but the first wait at least the first back-off."""
+    if len(mine) < 3 or len({each.agent_run for each in mine[-3:]}) > 1:
         return
     if len({(each.spec_hash, each.container.sandbox.id) for each in mine[-3:]}) > 1:
         return  # one that was changed starts without delay; a new sandbox forgets the ends of init containers
@@ -213,12 +213,12 @@ def has_started(chronicle: Chronicle, history: History, instance: Instance) -> b
 
 
 def check_status(chronicle: Chronicle, uid: PodUID, status: PodStatus | None) -> None:
-    """A status agrees with itself and with those before it."""
+    """Check that a status agrees with itself and with those before it."""
     history = chronicle.histories.get(uid)
     if status is None or history is None:
         return
-    if may_be_leaving(chronicle, history):
-        return  # what is reported may still be about its life before
+    if may_be_terminating(chronicle, history):
+        return  # what is reported may still be about the pod that had this UID before
     if history.phase in TERMINAL and status.phase != history.phase:
         chronicle.violate(f"{uid} went from {history.phase} to {status.phase}")
     history.phase = status.phase
@@ -237,7 +237,7 @@ def check_status(chronicle: Chronicle, uid: PodUID, status: PodStatus | None) ->
 
 
 def _check_probed(chronicle: Chronicle, history: History, status: ContainerStatus) -> None:
-    """Ready and started only after a good answer of this very instance; a new one counts on from the one before.
+    """Check that a container is ready and started only after its probe succeeded; a new instance counts on.
 
     A pod that is being stopped may have no probes any more, and what is not probed counts as well.
     """
@@ -251,13 +251,15 @@ def _check_probed(chronicle: Chronicle, history: History, status: ContainerStatu
         (status.started, ProbeKind.STARTUP, container.startup_probe),
     ):
         if claimed and probe is not None and True not in answers[kind]:
-            chronicle.violate(f"{_name(instance)} is told to have passed its {kind} probe, which said {answers[kind]}")
+            chronicle.violate(
+                f"{_name(instance)} is reported to have passed its {kind} probe, which answered {answers[kind]}"
+            )
 
 
 def check_reaction(chronicle: Chronicle, statuses: Mapping[PodUID, PodStatus]) -> None:
-    """An end is reported at once; while something disturbs, after the next full look at the latest."""
+    """Check that an end is reported at once; after a disturbance, with the next relist at the latest."""
     for uid, history in chronicle.histories.items():
-        status = None if not history.is_wanted or may_be_leaving(chronicle, history) else statuses.get(uid)
+        status = None if not history.is_wanted or may_be_terminating(chronicle, history) else statuses.get(uid)
         _check_probes(chronicle, uid, status)
         for each in status.container_statuses if status is not None else ():
             instance = chronicle.instance(each.container_id.rpartition("://")[2])
@@ -272,7 +274,7 @@ def check_reaction(chronicle: Chronicle, statuses: Mapping[PodUID, PodStatus]) -
 
 
 def _check_probes(chronicle: Chronicle, uid: PodUID, status: PodStatus | None) -> None:
-    """A container that fails its probes is not ready; the periods are up to five seconds, and two may have to fail."""
+    """Check that a container whose probes fail is not ready; periods have up to five seconds, and two may be needed."""
     failing = chronicle.commands.unready(uid)
     for each in status.container_statuses if status is not None and failing else ():
         instance = chronicle.instance(each.container_id.rpartition("://")[2])
@@ -283,7 +285,7 @@ def _check_probes(chronicle: Chronicle, uid: PodUID, status: PodStatus | None) -
 
 
 def check_leftovers(chronicle: Chronicle) -> None:
-    """Nothing outlives its pod by more than its grace; each disturbance gives more time."""
+    """Check that nothing outlives its pod by more than its grace; each disturbance gives more time."""
     chronicle.look()
     check_one_instance(chronicle)
     for instance in chronicle.alive():
@@ -295,30 +297,30 @@ def check_leftovers(chronicle: Chronicle) -> None:
             chronicle.violate(f"{_name(instance)} outlives its pod by {late} more than its grace")
 
 
-def check_sick(chronicle: Chronicle) -> None:
-    """What is no longer live is ended."""
+def check_not_live(chronicle: Chronicle) -> None:
+    """Check that containers whose liveness probe fails are ended."""
     for instance in chronicle.alive():
         history = chronicle.histories[instance.uid]
-        if not history.is_wanted or not is_sick(chronicle, history, instance):
+        if not history.is_wanted or not is_not_live(chronicle, history, instance):
             continue
-        since = max(chronicle.commands.sick_since(instance.attempt) or EPOCH, chronicle.disturbed_at, history.since)
-        if chronicle.now - since > SICK_REACTION + history.patience:
+        since = max(chronicle.commands.not_live_since(instance.attempt) or EPOCH, chronicle.disturbed_at, history.since)
+        if chronicle.now - since > LIVENESS_REACTION + history.patience:
             chronicle.violate(f"{_name(instance)} fails its liveness probe for {chronicle.now - since} and still runs")
 
 
-def is_sick(chronicle: Chronicle, history: History, instance: Instance) -> bool:
+def is_not_live(chronicle: Chronicle, history: History, instance: Instance) -> bool:
     """Return whether the instance has a liveness probe that fails, and is probed at all."""
     container = history.container(instance.name)
     return (
         container is not None
         and container.liveness_probe is not None
-        and chronicle.commands.sick_since(instance.attempt) is not None
+        and chronicle.commands.not_live_since(instance.attempt) is not None
         and has_started(chronicle, history, instance)
     )
 
 
-def may_be_leaving(chronicle: Chronicle, history: History) -> bool:
-    """A pod that came back under its UID has to end first, and nothing is reported of it while it is being stopped."""
+def may_be_terminating(chronicle: Chronicle, history: History) -> bool:
+    """Return whether a pod that came back under its UID may still be stopped: nothing is reported of it then."""
     return history.comes_back and chronicle.now < history.since + history.grace + KILL_SLACK
 
 

@@ -4,7 +4,7 @@ import random
 from datetime import timedelta
 
 from klet.cri.errors import Code
-from klet.simulation.commands import Habits
+from klet.simulation.commands import CommandResults
 from klet.testing.fake_runtime import ContainerLife, OnTerm, RpcFailure
 from klet.testing.fake_runtime.lives import ExecResult
 
@@ -43,10 +43,10 @@ def draw_debugger_lives(rng: random.Random) -> list[ContainerLife]:
     return [ContainerLife(lasts=lasts, exit_code=rng.choice((0, 1)), on_term=_on_term(rng))]
 
 
-def draw_habits(rng: random.Random) -> Habits:
-    """Bad at first, perhaps; good in the end, or nothing would ever settle."""
+def draw_command_results(rng: random.Random) -> CommandResults:
+    """Draw results that may be bad at first; they are good in the end, or nothing would ever settle."""
     bad_starts = rng.choice((0, 0, 1, 2))
-    return Habits(
+    return CommandResults(
         startup_failures=(*(rng.choice(STARTUP_FAILURES) for _ in range(bad_starts)), rng.choice((0, 1, 2))),
         post_start=(*(_hook(rng, LONGEST_HOOK) for _ in range(bad_starts)), ExecResult(takes=_seconds(rng, 1))),
         pre_stop=(_hook(rng, FOR_EVER),),
@@ -54,7 +54,7 @@ def draw_habits(rng: random.Random) -> Habits:
 
 
 def _hook(rng: random.Random, longest: timedelta) -> ExecResult:
-    """Good, failing, or hanging."""
+    """Draw a hook that succeeds, fails or hangs."""
     kind = rng.random()
     if kind < 0.4:
         return ExecResult(takes=_seconds(rng, 1))
@@ -80,5 +80,5 @@ def _on_term(rng: random.Random) -> OnTerm | None:
 
 
 def _seconds(rng: random.Random, most: float) -> timedelta:
-    """Up to so many seconds, now and then none at all."""
+    """Draw up to so many seconds, sometimes none at all."""
     return timedelta() if rng.random() < 0.1 else timedelta(milliseconds=round(rng.uniform(0, most) * 1000))

@@ -40,7 +40,7 @@ def processors() -> int:
 
 
 def prepare_process() -> None:
-    """Everything that goes wrong is meant to, and need not be logged; what is there already is not garbage."""
+    """Log nothing, since all failures are intended; take what is there already out of garbage collection."""
     logging.disable(logging.CRITICAL)
     gc.collect()
     gc.freeze()
@@ -48,7 +48,7 @@ def prepare_process() -> None:
 
 
 def _run_alone(seed: int, *, alter: Alteration, verbose: bool) -> StoryOutcome:
-    """Nothing is left of a story for the next, which then finds the same memory still in the processor's cache."""
+    """Run a story and free its memory, so that the next one finds it still in the processor's cache."""
     outcome = run_seed(seed, alter=alter, verbose=verbose)
     gc.collect()
     return outcome

@@ -112,7 +112,7 @@ class MemoryLogs:
                 self._sink.remove(path)
 
     async def make_way(self, log: str) -> None:
-        """Only the fake runtime writes here."""
+        """Do nothing: only the fake runtime writes here."""
 
     async def directories(self) -> tuple[LogDirectory, ...]:
         logs = [path.removeprefix(_PREFIX) for path in self._sink.paths() if path.startswith(_PREFIX)]
@@ -240,7 +240,7 @@ class MemoryVolumes:
         return any(owner == uid for owner, _ in self.volumes)
 
     async def remove(self, uid: PodUID) -> None:
-        """The directories themselves are among the pods' files."""
+        """Do nothing: the directories themselves are among the pods' files."""
 
     async def prepare(
         self,
@@ -330,7 +330,7 @@ class MemoryDns:
 
 @lru_cache(maxsize=4096)
 def _owner(path: str) -> PodUID:
-    """`/var/log/pods/<namespace>_<name>_<uid>/<container>/<n>.log` or `/pods/<uid>/…`"""
+    """Return the pod of `/var/log/pods/<namespace>_<name>_<uid>/<container>/<n>.log` or `/pods/<uid>/…`."""
     if path.startswith("/pods/"):
         return PodUID(path.split("/")[2])
     return PodUID(path.removeprefix(_PREFIX).partition("/")[0].rpartition("_")[2])

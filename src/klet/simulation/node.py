@@ -68,13 +68,13 @@ NODE_NAME = "node"
 
 
 class PortWrapper(Protocol):
-    """Puts something around a port of the machine, which goes by that name."""
+    """Wraps a port of the machine, which has this name."""
 
     def __call__(self, port: T, name: str, /) -> T: ...
 
 
 def as_it_is(port: T, _name: str, /) -> T:
-    """Nothing around it."""
+    """Return the port itself."""
     return port
 
 
@@ -263,7 +263,7 @@ async def running(parts: Sequence[Part]) -> AsyncIterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningAgent:
-    """An agent and what it wrote down."""
+    """An agent and its journal."""
 
     agent: Agent
     journal: MemoryJournal

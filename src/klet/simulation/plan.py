@@ -134,7 +134,7 @@ class KillAtCall(Struct, frozen=True):
 
 
 class KillAtStep(Struct, frozen=True):
-    """`kill -9`, after that many further steps of any tasks: each await of the agent is a place to die."""
+    """`kill -9`, after that many further steps of any tasks: the agent may be killed at each of its awaits."""
 
     steps: int
     down: timedelta

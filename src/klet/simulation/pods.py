@@ -13,10 +13,10 @@ from klet.api.pod import Pod
 from klet.api.volume import EmptyDirVolumeSource, Volume
 from klet.model.pods import PodUID, uid_of
 from klet.model.probes import ProbeKind
-from klet.simulation.commands import POST_START, PRE_STOP, Habits, attempt_of
+from klet.simulation.commands import POST_START, PRE_STOP, CommandResults, attempt_of
 from klet.simulation.lives import (
+    draw_command_results,
     draw_debugger_lives,
-    draw_habits,
     draw_init_lives,
     draw_regular_lives,
     draw_sidecar_lives,
@@ -46,7 +46,7 @@ class PodPlan(Struct, frozen=True, kw_only=True):
     pod: Pod
     source: str
     lives: Mapping[str, Sequence[ContainerLife]]
-    habits: Mapping[str, Habits]
+    command_results: Mapping[str, CommandResults]
 
     @property
     def uid(self) -> PodUID:
@@ -67,8 +67,8 @@ def plan_pod(rng: random.Random, *, number: int, name: str, source: str) -> PodP
     grace = rng.choice((1, 2, 5, 10, 30))
     volumes = (Volume(name=SCRATCH, empty_dir=EmptyDirVolumeSource()),)
     pod = replace(pod, spec=replace(pod.spec, termination_grace_period_seconds=grace, volumes=volumes))
-    habits = {container.name: draw_habits(rng) for container in (*init, *regular)}
-    return PodPlan(pod=pod, source=source, lives=lives, habits=habits)
+    command_results = {container.name: draw_command_results(rng) for container in (*init, *regular)}
+    return PodPlan(pod=pod, source=source, lives=lives, command_results=command_results)
 
 
 def choose_life(plans: Sequence[PodPlan]) -> LifeChooser:
@@ -83,8 +83,8 @@ def choose_life(plans: Sequence[PodPlan]) -> LifeChooser:
     return choose
 
 
-def habits_of(plans: Sequence[PodPlan]) -> dict[tuple[PodUID, str], Habits]:
-    return {(plan.uid, name): each for plan in plans for name, each in plan.habits.items()}
+def command_results_of(plans: Sequence[PodPlan]) -> dict[tuple[PodUID, str], CommandResults]:
+    return {(plan.uid, name): each for plan in plans for name, each in plan.command_results.items()}
 
 
 def registry(*, pull_time: timedelta) -> Registry:

@@ -12,7 +12,7 @@ from klet.api.pod_resources import is_sidecar
 from klet.model.pods import PodUID
 from klet.runtime.hashing import container_hash
 from klet.simulation.chronicle import Chronicle, History, Instance
-from klet.simulation.invariants import TERMINAL, has_started, is_sick, may_be_leaving
+from klet.simulation.invariants import TERMINAL, has_started, is_not_live, may_be_terminating
 from klet.simulation.pods import MISSING_IMAGE
 from klet.testing.fake_runtime.machine import FakeRuntime
 
@@ -35,7 +35,7 @@ def unsettled(
         yield f"{chronicle.in_flight} calls are under way"
         return
     if runtime.left_calls:
-        yield f"{len(runtime.left_calls)} calls of agents that died are under way"
+        yield f"{len(runtime.left_calls)} calls of killed agents are under way"
         return
     yield from _unowned(chronicle, runtime, holdings)
     for uid, history in chronicle.histories.items():
@@ -69,8 +69,8 @@ def _unsettled_pod(
     if status is None:
         yield "no status is reported"
         return
-    if may_be_leaving(chronicle, history):
-        yield "its life before may still be on its way out"
+    if may_be_terminating(chronicle, history):
+        yield "the pod that had this UID before may still be terminating"
         return
     is_over = _is_taken_for_over(chronicle, history, status)
     expected = status.phase if is_over else _expected_phase(chronicle, uid, history)
@@ -80,7 +80,7 @@ def _unsettled_pod(
     if status.phase != expected:
         yield f"{status.phase} is reported, and it is {expected}"
     yield from _wrong_holdings(chronicle, uid, expected, holdings)
-    if any(each.is_alive and is_sick(chronicle, history, each) for each in history.instances):
+    if any(each.is_alive and is_not_live(chronicle, history, each) for each in history.instances):
         yield "a container is not live, and still runs"
     if any(each.is_alive and not has_started(chronicle, history, each) for each in history.instances):
         yield "a container has yet to pass its startup probe"
@@ -142,7 +142,7 @@ def _expected_phase(chronicle: Chronicle, uid: PodUID, history: History) -> str 
         return "Failed"
     found = [each for each in regular if each is not None]
     begun = [each for each in found if _has_begun(each) or _is_remade(history, each)]
-    if len(begun) < len(spec.containers) and _must_not_begin_again(chronicle, uid, history):
+    if len(begun) < len(spec.containers) and _must_not_restart(chronicle, uid, history):
         return "Pending"
     if None in regular:
         return None
@@ -163,38 +163,38 @@ def _expected_phase(chronicle: Chronicle, uid: PodUID, history: History) -> str 
         return "Pending"  # for an image that is nowhere
     if any(each.is_alive for each in found):
         return "Running"
-    if history.comes_back and None in init and _has_no_place(chronicle, uid):
-        return "Pending"  # in its life before all its work was done, and its init containers were removed
+    if history.comes_back and None in init and _has_no_sandbox(chronicle, uid):
+        return "Pending"  # the pod that had this UID before was complete, and its init containers were removed
     return "Failed" if any(_failed(each) for each in found) else "Succeeded"
 
 
-def _must_not_begin_again(chronicle: Chronicle, uid: PodUID, history: History) -> bool:
-    """A pod that is never restarted and lost its sandbox half-way waits without end, as upstream has it."""
-    return history.pod.spec.restart_policy == "Never" and bool(history.instances) and _has_no_place(chronicle, uid)
+def _must_not_restart(chronicle: Chronicle, uid: PodUID, history: History) -> bool:
+    """Return whether a pod lost its sandbox half-way and is never restarted: it waits for ever, as in upstream."""
+    return history.pod.spec.restart_policy == "Never" and bool(history.instances) and _has_no_sandbox(chronicle, uid)
 
 
 def _is_taken_for_over(chronicle: Chronicle, history: History, status: PodStatus) -> bool:
-    """The agent that knew of its return died, and the next one saw only how its life before had ended.
+    """Return whether the agent takes the pod for the ended one that had its UID before: the agent that knew was killed.
 
-    Nothing on the node distinguishes the two pods, as upstream has it; what is left of the first may go later.
+    Nothing on the node distinguishes the two pods, as upstream has it; what is left of the first may be removed later.
     """
     is_untouched = all(each.made_for is not history for each in history.instances)
-    return history.comes_back and chronicle.life > history.life and is_untouched and status.phase in TERMINAL
+    return history.comes_back and chronicle.agent_run > history.agent_run and is_untouched and status.phase in TERMINAL
 
 
-def _has_no_place(chronicle: Chronicle, uid: PodUID) -> bool:
+def _has_no_sandbox(chronicle: Chronicle, uid: PodUID) -> bool:
     return not any(sandbox.is_ready for sandbox in chronicle.sandboxes_of(uid))
 
 
 def _is_remade(history: History, instance: Instance) -> bool:
-    """A changed container that was recreated and not started counts as ended, and not well, as upstream has it."""
+    """Return whether a container was recreated and not started: it counts as ended and failed, as upstream has it."""
     if _has_begun(instance):
         return False
     return any(each.name == instance.name and each.container.finished_at for each in history.instances)
 
 
 def _may_begin(policy: str, history: History, instance: Instance) -> bool:
-    """Whether it is started, or started again. Of one that was recreated and not started its last end decides."""
+    """Return whether it is started, or started again. If it was recreated and not started, its last end decides."""
     if policy == "Never":
         return False
     ended = [each for each in history.instances if each.name == instance.name and each.container.finished_at]

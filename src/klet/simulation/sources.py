@@ -53,10 +53,10 @@ class SimulatedSources:
         """Disconnect the agent, which is gone. What it did not act on was not delivered."""
         self._config = None
         for uid, history in self._chronicle.histories.items():
-            if history.went is not None:
+            if history.removal is not None:
                 state = agent.ledger.get(uid)
                 is_forgotten = state is None and agent.statuses.get(uid) is None
-                history.went.is_heard = is_forgotten or (state is not None and state.is_terminating)
+                history.removal.is_seen = is_forgotten or (state is not None and state.is_terminating)
 
     def apply(self, step: PodStep) -> None:
         match step:
@@ -81,8 +81,8 @@ class SimulatedSources:
             for uid in list(pods):
                 self._remove(uid, source)
 
-    def reap(self, ledger: WorkerLedger) -> None:
-        """The API server lets go of deleted pods that have finished on the node."""
+    def remove_finished(self, ledger: WorkerLedger) -> None:
+        """Remove deleted pods that have finished on the node, as the API server does."""
         for uid, pod in list(self._pods[API].items()):
             state = ledger.get(uid)
             is_over = state is not None and state.stage is Stage.FINISHED
@@ -95,11 +95,11 @@ class SimulatedSources:
             pods = self._pods[source].values()
             self._config.set_pods(source, tuple(self._with_status(pod) for pod in pods))
             for history in self._chronicle.histories.values():
-                if history.went is not None and history.source == source:
-                    history.went.is_heard = True
+                if history.removal is not None and history.source == source:
+                    history.removal.is_seen = True
 
     def _with_status(self, pod: Pod) -> Pod:
-        """The API server remembers what was reported; a file does not."""
+        """Return the pod with the status that was reported: the API server has it, a file does not."""
         known = self.statuses.get(uid_of(pod))
         return replace(pod, status=known) if known is not None and uid_of(pod) in self._pods[API] else pod
 

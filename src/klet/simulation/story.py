@@ -23,15 +23,15 @@ from klet.simulation import plan as steps
 from klet.simulation.chronicle import Chronicle
 from klet.simulation.commands import Commands
 from klet.simulation.host_faults import HostFault, HostFaults
-from klet.simulation.invariants import RuntimeWatch, check_leftovers, check_reaction, check_sick, check_status
+from klet.simulation.invariants import RuntimeWatch, check_leftovers, check_not_live, check_reaction, check_status
+from klet.simulation.killable import KillableTransport, KillSwitch
 from klet.simulation.memory import MemoryFiles
-from klet.simulation.mortal import Lifeline, MortalTransport
 from klet.simulation.node import SimulatedNode, simulated_settings
 from klet.simulation.plan import RuntimeStep, Step, StoryPlan, make_plan
-from klet.simulation.pods import API, FILE, LOADED, choose_life, habits_of, registry
+from klet.simulation.pods import API, FILE, LOADED, choose_life, command_results_of, registry
 from klet.simulation.settled import Holdings, unsettled
 from klet.simulation.sources import SimulatedSources
-from klet.simulation.telling import tell
+from klet.simulation.story_text import format_story
 from klet.sources.config import PodConfig
 from klet.testing.fake_runtime import (
     ANY,
@@ -75,8 +75,8 @@ class StoryOutcome(Struct, frozen=True, kw_only=True):
 
     seed: int
     violations: tuple[str, ...]
-    lives: int
-    """How many containers there were."""
+    containers: int
+    """How many there were."""
     took: timedelta
     """In virtual time."""
     story: tuple[str, ...]
@@ -84,7 +84,7 @@ class StoryOutcome(Struct, frozen=True, kw_only=True):
 
 
 def leave_as_is(_agent: Agent) -> None:
-    """No alteration."""
+    """Alter nothing."""
 
 
 def run_seed(seed: int, *, alter: Alteration = leave_as_is, verbose: bool = False) -> StoryOutcome:
@@ -100,9 +100,9 @@ def run_seed(seed: int, *, alter: Alteration = leave_as_is, verbose: bool = Fals
     return StoryOutcome(
         seed=seed,
         violations=tuple(chronicle.violations),
-        lives=chronicle.instances(),
+        containers=chronicle.instances(),
         took=story.took,
-        story=tell(plan, story.node.journal.all(), story.node.runtime.history) if wants_story else (),
+        story=format_story(plan, story.node.journal.all(), story.node.runtime.history) if wants_story else (),
     )
 
 
@@ -123,20 +123,20 @@ def _latency(longest: timedelta) -> Latency:
     return lambda _rpc, rng: timedelta(0, 0, SHORTEST_CALL + int(most * rng.random()))
 
 
-def _wrap(faults: HostFaults, lifeline: Lifeline, port: T, name: str) -> T:
-    """Return a port of the machine as one life of the agent has it."""
-    return faults.wrap(port, name, gate=lifeline, error=PORT_ERRORS.get(name, HostError))
+def _wrap(faults: HostFaults, kill_switch: KillSwitch, port: T, name: str) -> T:
+    """Return a port of the machine as one run of the agent has it."""
+    return faults.wrap(port, name, gate=kill_switch, error=PORT_ERRORS.get(name, HostError))
 
 
 class Story:
-    """Carries out a plan and watches over the invariants."""
+    """Carries out a plan and checks the invariants."""
 
     def __init__(self, plan: StoryPlan, *, alter: Alteration) -> None:
         self._plan = plan
         self._alter = alter
         self._random = random.Random(f"story {plan.seed}")
         sink = MemorySink()
-        commands = Commands(habits_of(plan.pods))
+        commands = Commands(command_results_of(plan.pods))
         runtime = FakeRuntime(
             start=EPOCH,
             seed=plan.seed,
@@ -161,7 +161,7 @@ class Story:
         )
         self._faults: list[Fault | EventFault | HostFault] = []
         self._hits = 0
-        self._lifeline = Lifeline()
+        self._kill_switch = KillSwitch()
         self._down = timedelta()
         self._agent: Agent | None = None
         self.took = timedelta()
@@ -170,15 +170,15 @@ class Story:
     def _loop(self) -> VirtualLoop:
         loop = asyncio.get_running_loop()
         if not isinstance(loop, VirtualLoop):
-            raise TypeError("a story is told in virtual time")
+            raise TypeError("a story runs in virtual time")
         return loop
 
     async def run(self) -> None:
         runtime = self.node.runtime
         with timing(runtime, self._true_clock, lingers=self._lingers) as pump:
             async with asyncio.TaskGroup() as group:
-                warden = group.create_task(self._keep_agent_alive(pump), name="warden")
-                await self._go_wrong()
+                restarts = group.create_task(self._restart_agents(pump), name="restarts")
+                await self._run_steps()
                 if not self.chronicle.violations:
                     await self._settle("after the faults")
                 if not self.chronicle.violations:
@@ -186,22 +186,22 @@ class Story:
                 if not self.chronicle.violations:
                     await self._end_all()
                 self.took = self.chronicle.now - EPOCH
-                warden.cancel()
+                restarts.cancel()
         self._check_journal()
 
-    async def _keep_agent_alive(self, pump: Pump) -> None:
-        """Start an agent, wait for its death, bury it, start the next."""
+    async def _restart_agents(self, pump: Pump) -> None:
+        """Start an agent, wait until it is killed, cancel its tasks, start the next."""
         mine = asyncio.all_tasks()
         while True:
-            self.chronicle.begin_life()
-            self._lifeline = Lifeline()
+            self.chronicle.begin_agent_run()
+            self._kill_switch = KillSwitch()
             task_count = len(asyncio.all_tasks())
             async with asyncio.TaskGroup() as group:
-                life = group.create_task(self._live(pump, self._lifeline), name="agent")
-                await self._lifeline.died.wait()
-                while not life.done():
-                    # What a dead agent still waits for on its way out never comes.
-                    life.cancel()
+                agent = group.create_task(self._run_agent(pump, self._kill_switch), name="agent")
+                await self._kill_switch.killed.wait()
+                while not agent.done():
+                    # What a killed agent still waits for while its tasks end never comes.
+                    agent.cancel()
                     await self._true_clock.sleep(timedelta())
             if self._agent is not None:
                 self._sources.close(self._agent)
@@ -212,17 +212,19 @@ class Story:
                 self.chronicle.violate(f"the agent left tasks behind: {left}")
             await self._clock.sleep(self._down)
 
-    async def _live(self, pump: Pump, lifeline: Lifeline) -> None:
-        """One life of the agent. An exception that escapes from a part is a bug."""
-        transport = MortalTransport(
-            inner=InProcessTransport(runtime=self.node.runtime, pump=pump), lifeline=lifeline, observer=self._watch
+    async def _run_agent(self, pump: Pump, kill_switch: KillSwitch) -> None:
+        """Run the agent once. An exception that escapes from a part is a bug."""
+        transport = KillableTransport(
+            inner=InProcessTransport(runtime=self.node.runtime, pump=pump),
+            kill_switch=kill_switch,
+            observer=self._watch,
         )
         config = PodConfig(sources=(FILE, API), recorder=self.node.journal, clock=self._clock)
         ports = self.node.build_ports(
             CriClient(runtime=transport, images=transport, timeout=REQUEST_TIMEOUT),
             config,
-            seed=self._plan.seed * 1000 + self.chronicle.life,
-            wrap=partial(_wrap, self._host_faults, lifeline),
+            seed=self._plan.seed * 1000 + self.chronicle.agent_run,
+            wrap=partial(_wrap, self._host_faults, kill_switch),
         )
         settings = simulated_settings(self._plan.parallel_starts, longest_backoff=self._plan.longest_backoff)
         node = build_node(NodeSpecification(settings=settings, ports=ports))
@@ -240,14 +242,14 @@ class Story:
     async def _follow_statuses(self, agent: Agent) -> None:
         with agent.statuses.changes() as changes:
             async for uid in changes.items():
-                if self._lifeline.died.is_set():
+                if self._kill_switch.killed.is_set():
                     return  # what a killed agent still raises is lost
                 status = agent.statuses.get(uid)
                 check_status(self.chronicle, uid, status)
                 if status is not None:
                     self._sources.statuses[uid] = status
 
-    async def _go_wrong(self) -> None:
+    async def _run_steps(self) -> None:
         if self._plan.no_events:
             self._silence_events()
         for timed in self._plan.steps:
@@ -260,7 +262,7 @@ class Story:
         self._host_faults.clear()
         if self._plan.no_events:
             self._silence_events()
-        self._lifeline.spare(self._loop)
+        self._kill_switch.disarm(self._loop)
         self.chronicle.disturb()
 
     async def _settle(self, when: str) -> None:
@@ -273,7 +275,7 @@ class Story:
             await self._sleep_until(self.chronicle.now + POLL)
 
     async def _stay_settled(self) -> None:
-        """What is settled stays so, and nothing is done to it any more."""
+        """Check that what is settled stays so, and that no further call changes it."""
         writes = self.chronicle.writes
         await self._clock.sleep(STAYS)
         if any(self._unsettled()):
@@ -282,7 +284,7 @@ class Story:
             self.chronicle.violate(f"everything was settled, and {self.chronicle.writes - writes} calls changed it")
 
     async def _end_all(self) -> None:
-        """Without a wanted pod nothing is left."""
+        """Remove all pods; then nothing may be left."""
         self._sources.remove_all()
         await self._settle("after the end of all pods")
 
@@ -307,13 +309,13 @@ class Story:
             self._hits = hits
             self.chronicle.disturb()
         if self._agent is not None:
-            self._sources.reap(self._agent.ledger)
+            self._sources.remove_finished(self._agent.ledger)
         check_leftovers(self.chronicle)
         if self._agent is not None:
             if self._plan.no_events:
                 self.chronicle.disturb()
             check_reaction(self.chronicle, self._sources.statuses)
-            check_sick(self.chronicle)
+            check_not_live(self.chronicle)
 
     def _apply(self, step: Step) -> None:
         match step:
@@ -321,10 +323,10 @@ class Story:
                 self._sources.apply(step)
             case steps.KillAtCall(calls, after_effect, down):
                 self._down = down
-                self._lifeline.doom(calls=calls, after_effect=after_effect)
+                self._kill_switch.kill_at_call(calls=calls, after_effect=after_effect)
             case steps.KillAtStep(count, down):
                 self._down = down
-                self._lifeline.doom_after_steps(self._loop, count)
+                self._kill_switch.kill_after_steps(self._loop, count)
             case steps.FlipProbe(number, container, kind):
                 self._flip_probe(self._plan.pods[number].uid, container, kind)
             case steps.BreakHost(port, effect, count):
@@ -343,7 +345,7 @@ class Story:
         history = self.chronicle.histories.get(uid)
         newest = history.newest(container) if history is not None else None
         if newest is not None and newest.is_alive:
-            commands.fall_sick(newest.attempt, now=self.chronicle.now)
+            commands.fail_liveness(newest.attempt, now=self.chronicle.now)
 
     def _apply_to_runtime(self, step: RuntimeStep) -> None:
         runtime = self.node.runtime
@@ -379,7 +381,7 @@ class Story:
         return self._random.random() < self._plan.lingering
 
     def _check_journal(self) -> None:
-        """Every consequence names a cause that is there."""
+        """Check that every consequence names a cause that is there."""
         causes = self.node.journal.all()
         known = {cause.id for cause in causes}
         for cause in causes:

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.model.causes import CauseRecorder
-from klet.model.pods import PodUID, subject_of, uid_of
+from klet.model.pods import PodUID, full_name, subject_of, uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
-from klet.sources.merge import PodChanges, duplicate_message, merge_pods
+from klet.sources.merge import Duplicate, PodChanges, duplicate_message, merge_pods
 
 logger = logging.getLogger(__name__)
 
@@ -71,16 +71,18 @@ class PodConfig:
             self._changes.extend(merged.changes)
             self._reject_duplicates(source, state, merged.duplicates)
 
-    def _reject_duplicates(self, source: str, state: "_SourceState", duplicates: tuple[Pod, ...]) -> None:
-        for pod in duplicates:
-            if uid_of(pod) in state.rejected:
+    def _reject_duplicates(self, source: str, state: "_SourceState", duplicates: tuple[Duplicate, ...]) -> None:
+        rejected = frozenset((uid_of(each.pod), full_name(each.pod)) for each in duplicates)
+        for each in duplicates:
+            pod = each.pod
+            if (uid_of(pod), full_name(pod)) in state.rejected:
                 continue
-            message = duplicate_message(pod, source)
             logger.warning(
-                "Pod left out: another one has its name", extra={"pod": subject_of(pod).name, "source": source}
+                "Pod left out: another one has its name or UID",
+                extra={"pod": subject_of(pod).name, "other": subject_of(each.used).name, "source": source},
             )
-            self._decisions.for_pod(pod).record(Reason.FAILED_VALIDATION, message)
-        state.rejected = frozenset(map(uid_of, duplicates))
+            self._decisions.for_pod(pod).record(Reason.FAILED_VALIDATION, duplicate_message(each, source))
+        state.rejected = rejected
 
 
 class _SourceState:
@@ -92,7 +94,7 @@ class _SourceState:
         self.known: Mapping[PodUID, Pod] = {}
         self.last: Mapping[PodUID, Pod] = {}
         self.snapshot: tuple[Pod, ...] | None = None
-        self.rejected: frozenset[PodUID] = frozenset()
+        self.rejected: frozenset[tuple[PodUID, str]] = frozenset()
         self.is_seen = False
         self.is_merged = False
         self.is_handled = False

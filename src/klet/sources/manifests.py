@@ -134,7 +134,7 @@ class ManifestReader:
 
 
 def is_link(path: Path) -> bool:
-    """True for a file that has its content from the moment it appears: a symlink, or one more name of another file."""
+    """Return whether a file has its content from the moment it appears: a symlink, or one more name of another file."""
     try:
         status = path.lstat()
     except OSError:

@@ -54,13 +54,20 @@ class PodChanges(Struct, frozen=True, kw_only=True):
     pods: tuple[Pod, ...] = ()
 
 
+class Duplicate(Struct, frozen=True, kw_only=True):
+    """A pod that is ignored, and the pod of the same batch that is used."""
+
+    pod: Pod
+    used: Pod
+
+
 class Merged(Struct, frozen=True, kw_only=True):
     """The pods of a source after a merge, and the changes to send, in this order."""
 
     known: Mapping[PodUID, Pod]
     changes: tuple[PodChanges, ...]
-    duplicates: tuple[Pod, ...] = ()
-    """Pods that were ignored because another of the same batch has their name."""
+    duplicates: tuple[Duplicate, ...] = ()
+    """Pods that were ignored because another of the same batch has their name or their UID."""
 
 
 def merge_pods(
@@ -77,7 +84,7 @@ def merge_pods(
 
     `last` is what it sent before: if it sends the very same object again, nothing is compared.
     """
-    accepted, duplicates = _without_duplicates(pods)
+    accepted, duplicates = _without_duplicates(tuple(pods), known)
     found: dict[PodChangeKind, list[Pod]] = {kind: [] for kind in PodChangeKind}
     merged = dict(known)
     if operation is SourceOperation.REMOVE:
@@ -97,25 +104,40 @@ def merge_pods(
     return Merged(known=merged, changes=_in_order(found, source, is_first=is_first), duplicates=duplicates)
 
 
-def duplicate_message(pod: Pod, source: str) -> str:
-    """Return why a pod was ignored, in upstream's words."""
-    name = pod.metadata.name
-    return f'Error validating pod {format_pod(pod)} from {source} due to duplicate pod name "{name}", ignoring'
+def duplicate_message(duplicate: Duplicate, source: str) -> str:
+    """Return why a pod was ignored: for a name in upstream's words; upstream does not check UIDs."""
+    pod = duplicate.pod
+    shared = f'name "{pod.metadata.name}"'
+    if full_name(pod) != full_name(duplicate.used):
+        shared = f'UID "{uid_of(pod)}", which {format_pod(duplicate.used)} has'
+    return f"Error validating pod {format_pod(pod)} from {source} due to duplicate pod {shared}, ignoring"
 
 
 _LOCAL: Final = (SOURCE_ANNOTATION, MIRROR_ANNOTATION, SEEN_ANNOTATION)
 """Annotations that the node writes; if only they differ, the pod has not changed."""
 
 
-def _without_duplicates(pods: Iterable[Pod]) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
-    accepted: dict[str, Pod] = {}
-    duplicates: list[Pod] = []
-    for pod in pods:
-        if full_name(pod) in accepted:
-            duplicates.append(pod)
+def _without_duplicates(
+    pods: tuple[Pod, ...], known: Mapping[PodUID, Pod]
+) -> tuple[tuple[Pod, ...], tuple[Duplicate, ...]]:
+    """Keep one pod for each name and for each UID: all that a pod has on the node is found by its UID."""
+    by_name: dict[str, Pod] = {}
+    by_uid: dict[PodUID, Pod] = {}
+    duplicates: list[Duplicate] = []
+    # A pod that runs is not replaced by one that claims its UID, wherever that one is in the batch.
+    for pod in sorted(pods, key=lambda pod: not _is_known(pod, known)):
+        used = by_name.get(full_name(pod)) or by_uid.get(uid_of(pod))
+        if used is not None:
+            duplicates.append(Duplicate(pod=pod, used=used))
         else:
-            accepted[full_name(pod)] = pod
-    return tuple(accepted.values()), tuple(duplicates)
+            by_name[full_name(pod)] = by_uid[uid_of(pod)] = pod
+    accepted = {id(pod) for pod in by_name.values()}
+    return tuple(pod for pod in pods if id(pod) in accepted), tuple(duplicates)
+
+
+def _is_known(pod: Pod, known: Mapping[PodUID, Pod]) -> bool:
+    before = known.get(uid_of(pod))
+    return before is not None and full_name(before) == full_name(pod)
 
 
 def _merge_pod(old: Pod | None, new: Pod, *, source: str, now: datetime) -> tuple[Pod, PodChangeKind | None]:

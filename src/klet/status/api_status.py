@@ -41,7 +41,7 @@ def merge_status(old: PodStatus, new: PodStatus, *, may_run: bool, now: Time) ->
 
 
 def restore_status(pod: Pod, reported: PodStatus | None, *, now: Time) -> Pod:
-    """A pod as the API server would show it, had it got what this node reported last: one that is over stays over."""
+    """Return a pod as the API server would show it with the last reported status: one that is over stays over."""
     if reported is None:
         return pod
     return replace(pod, status=merge_status(pod.status, reported, may_run=False, now=now))

@@ -25,7 +25,7 @@ SHARED = frozenset({DISRUPTION_TARGET})
 
 
 def containers_ready(pod: Pod, statuses: Sequence[ContainerStatus], phase: str) -> PodCondition:
-    """True when every sidecar and regular container is ready."""
+    """Return True when every sidecar and regular container is ready."""
     if not statuses:
         return PodCondition(type=CONTAINERS_READY, status=FALSE, reason="UnknownContainerStatuses")
     by_name = {status.name: status for status in statuses}
@@ -42,7 +42,7 @@ def containers_ready(pod: Pod, statuses: Sequence[ContainerStatus], phase: str) 
 
 
 def ready(pod: Pod, containers: PodCondition, others: Sequence[PodCondition]) -> PodCondition:
-    """True when the containers are ready and every readiness gate is open."""
+    """Return True when the containers are ready and every readiness gate is open."""
     if containers.status != TRUE:
         return PodCondition(type=READY, status=containers.status, reason=containers.reason, message=containers.message)
     status_of = {condition.type: condition.status for condition in others}
@@ -74,7 +74,7 @@ def initialized(
     init_statuses: Sequence[ContainerStatus],
     phase: str,
 ) -> PodCondition:
-    """True when every init container has done its part."""
+    """Return True when every init container has completed."""
     if not statuses and not init_statuses and pod.spec.init_containers:
         return PodCondition(type=INITIALIZED, status=FALSE, reason="UnknownContainerStatuses")
     by_name = {status.name: status for status in init_statuses}

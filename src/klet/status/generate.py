@@ -133,19 +133,19 @@ def _ended_for_good(
 
 
 def _kept_ips(seen: PodRuntimeStatus, previous: PodStatus) -> tuple[str, ...]:
-    """A pod without a live sandbox still shows the addresses it had."""
+    """Return the addresses; a pod without a live sandbox still shows those it had."""
     return () if any(sandbox.ready for sandbox in seen.sandboxes) else tuple(each.ip for each in previous.pod_ips)
 
 
 def _with_host_ips(ips: tuple[str, ...], host_ips: tuple[str, ...]) -> tuple[str, ...]:
-    """A pod on the node's network has its addresses; one that is set stays, a second of the other family may come."""
+    """Add the node's addresses to a pod on its network; one that is set stays, one of the other family may be added."""
     ips = ips or host_ips[:1]
     families = {ip_family(ip) for ip in ips}
     return ips + tuple(ip for ip in host_ips[1:2] if len(ips) == 1 and ip_family(ip) not in families)
 
 
 def _settled_phase(pod: Pod, phase: str, previous: PodStatus) -> str:
-    """A terminal phase that was reported never changes."""
+    """Return the phase; a terminal one that was reported never changes."""
     if is_terminal(pod.status.phase):
         return pod.status.phase
     if not is_terminal(phase) and is_terminal(previous.phase):
@@ -204,7 +204,7 @@ def _probe_facts(
 
 
 def _was_ready(reported: ContainerStatus | None) -> bool | None:
-    """None for an instance that was not running when it was last reported."""
+    """Return None for an instance that was not running when it was last reported."""
     return reported.ready if reported is not None and reported.state.running is not None else None
 
 
@@ -218,7 +218,7 @@ def _was_pod_ready(pod: Pod, previous: PodStatus) -> bool:
 
 
 def _completed(container: Container, status: ContainerStatus) -> ContainerStatus:
-    """A plain init container is ready once it has ended well, and never while it runs."""
+    """Return whether a plain init container is ready: once it has succeeded, and never while it runs."""
     if is_sidecar(container):
         return status
     terminated = status.state.terminated

@@ -77,7 +77,7 @@ class PodsAndMirrors(Protocol):
     def mirror_of(self, pod: Pod) -> Pod | None: ...
 
     def changes(self) -> Subscription[str]:
-        """Full names of pods and mirrors that came, changed or went."""
+        """Subscribe to full names of pods and mirrors that were added, changed or removed."""
         ...
 
 

@@ -49,7 +49,7 @@ def _with_container(status: PodStatus, changed: ContainerStatus) -> PodStatus:
 
 
 def _with_conditions(old: Sequence[PodCondition], *new: PodCondition) -> tuple[PodCondition, ...]:
-    """Each in its place. The generation is that of the last whole look at the pod."""
+    """Put each in its place. The generation is that of the last whole look at the pod."""
     by_type = {condition.type: condition for condition in old}
     for condition in new:
         before = by_type.get(condition.type)

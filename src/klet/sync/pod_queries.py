@@ -21,28 +21,10 @@ class PodQueries:
         """Return whether every source has been seen: only then is a pod that no source has not wanted."""
         return self._sources_ready()
 
-    def is_known_terminated(self, uid: PodUID) -> bool:
-        state = self._ledger.get(uid)
-        return state is not None and state.has_stopped
-
     def could_have_running_containers(self, uid: PodUID) -> bool:
         """Return whether it must not be reported as ended yet. If it ended by itself, only its sandbox is left."""
         state = self._ledger.get(uid)
         return not self._ledger.is_complete if state is None else not (state.has_stopped or state.is_over)
-
-    def should_be_finished(self, uid: PodUID) -> bool:
-        """Return whether everything it held is released."""
-        state = self._ledger.get(uid)
-        return self._ledger.is_complete if state is None else state.stage is Stage.FINISHED
-
-    def is_termination_requested(self, uid: PodUID) -> bool:
-        state = self._ledger.get(uid)
-        return state is not None and state.is_terminating
-
-    def should_containers_be_terminating(self, uid: PodUID) -> bool:
-        """Return whether no container of it is started any more."""
-        state = self._ledger.get(uid)
-        return self._ledger.is_complete if state is None else state.is_stopping
 
     def should_runtime_be_removed(self, uid: PodUID) -> bool:
         """Return whether nothing of it runs any more."""

@@ -42,7 +42,7 @@ class ManualClock:
             asyncio.get_running_loop().call_soon(_wake, waiter)
         else:
             heapq.heappush(self._sleepers, (at, next(self._order), waiter))
-            self._tell_watchers()
+            self._notify_watchers()
         await waiter
 
     async def wait(self, what: Coroutine[Any, Any, object], *, at_most: timedelta) -> None:
@@ -62,7 +62,7 @@ class ManualClock:
         """Wait until that many tasks sleep, so that an `advance` is not lost on a task still on its way."""
         watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._watchers.append((count, watcher))
-        self._tell_watchers()
+        self._notify_watchers()
         await watcher
 
     def advance(self, duration: timedelta) -> None:
@@ -84,7 +84,7 @@ class ManualClock:
         self.advance_to(end)
         await _settle()
 
-    def _tell_watchers(self) -> None:
+    def _notify_watchers(self) -> None:
         asleep = self.sleepers()
         for count, watcher in self._watchers:
             if count <= asleep:
@@ -109,7 +109,7 @@ class SteppingClock(ManualClock):
         await super().sleep_until(at - self.step)
 
 
-class HastyClock(SystemClock):
+class FastClock(SystemClock):
     """Waits a twentieth of what it is asked to, so that periods and back-offs are real and short."""
 
     async def sleep(self, duration: timedelta) -> None:

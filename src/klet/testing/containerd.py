@@ -23,7 +23,6 @@ from klet.host.containerd_probe import find_snapshotter, has_capability
 from klet.host.files import read_bytes
 from klet.host.images import BUSYBOX_IMAGE, build_busybox_image, build_pause_image, import_image, read_applets
 from klet.host.procfs import CAP_SYS_RESOURCE
-from klet.testing.crun import find_crun
 from klet.testing.leftovers import remove_everything, write_marker
 from klet.wire import cri_v1_pb2 as pb
 
@@ -42,6 +41,13 @@ _PACKAGES = {
 _START_LIMIT = timedelta(seconds=30)
 _POLL = timedelta(milliseconds=20)
 _REMOVAL_ATTEMPTS = 10
+UNIFIED = Path("/sys/fs/cgroup/unified")
+
+# The mount disappears for crun alone: in a mount namespace of its own, from which nothing comes back.
+_HIDING = """\
+#!/bin/sh
+exec unshare --mount --propagation slave sh -c 'umount {unified} && exec "$0" "$@"' {crun} "$@"
+"""
 
 
 class ContainerdFailed(KletError):
@@ -94,7 +100,7 @@ async def run_containerd(
     disabled_plugins: tuple[str, ...] = (),
     clock: Clock | None = None,
 ) -> AsyncIterator[PrivateContainerd]:
-    """A containerd in a directory that must not exist yet, with the pause image and one of busybox.
+    """Run a containerd in a directory that must not exist yet, with the pause image and one of busybox.
 
     Its programs are the machine's, or those of a directory with another release.
     """
@@ -169,7 +175,7 @@ async def restart_containerd(daemon: PrivateContainerd, *, clock: Clock) -> Asyn
 
 @asynccontextmanager
 async def connect_ready(daemon: PrivateContainerd, *, clock: Clock) -> AsyncIterator[CriClient]:
-    """A client of the daemon, as soon as its runtime and its network are ready."""
+    """Yield a client of the daemon, as soon as its runtime and its network are ready."""
     give_up = clock.now() + _START_LIMIT
     async with AsyncExitStack() as stack:
         while True:
@@ -285,3 +291,23 @@ def _spawn(config: Path, log: Path, path: str) -> "subprocess.Popen[bytes]":
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+
+
+def find_crun(directory: Path, path: str, *, unified: Path = UNIFIED) -> str | None:
+    """Return the program to give to containerd; None if the machine has no crun.
+
+    crun refuses a machine where version 2 of cgroups has a controller beside version 1. There it gets a wrapper, in
+    the directory, that hides version 2 from it.
+    """
+    crun = shutil.which("crun", path=path)
+    if crun is None or not has_mixed_controllers(unified):
+        return crun
+    wrapper = directory / "crun"
+    wrapper.write_text(_HIDING.format(unified=unified, crun=crun))
+    wrapper.chmod(0o755)
+    return str(wrapper)
+
+
+def has_mixed_controllers(unified: Path = UNIFIED) -> bool:
+    controllers = unified / "cgroup.controllers"
+    return controllers.exists() and bool(controllers.read_text().strip())

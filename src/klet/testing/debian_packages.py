@@ -53,7 +53,7 @@ def fetch_source(directory: Path, package: str, *, suite: str) -> Path:
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Two test runs may want it at once."""
+    """Hold a lock: two test runs may want it at once."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -110,7 +110,7 @@ def find_mirror() -> str:
 
 
 def choose_mirror(listed: str, *, codename: str) -> str:
-    """Among what `apt-get update --print-uris` lists, the archive that holds a release."""
+    """Return the archive that holds a release, among what `apt-get update --print-uris` lists."""
     end = f"/dists/{codename}/InRelease"
     for line in listed.splitlines():
         address = line.split("'")[1] if line.startswith("'") else ""

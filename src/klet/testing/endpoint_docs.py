@@ -3,7 +3,15 @@
 from collections.abc import Iterator
 from typing import Final
 
-from klet.server.endpoints import AREAS, PROXY, Area, Door, KubeletEndpoint, Right, Standing
+from klet.server.endpoints import (
+    ENDPOINT_GROUPS,
+    PROXY,
+    EndpointGroup,
+    EndpointSupport,
+    KubeletEndpoint,
+    ListenerKind,
+    Right,
+)
 
 PATHS: Final = "paths"
 MISSING: Final = "missing"
@@ -25,13 +33,13 @@ def write_tables(text: str) -> str:
 def _paths() -> Iterator[str]:
     yield "| path | methods | on | without debugging | |"
     yield "| --- | --- | --- | --- | --- |"
-    for area, endpoint in _endpoints():
-        if endpoint.standing is Standing.SERVED:
+    for group, endpoint in _endpoints():
+        if endpoint.support is EndpointSupport.SERVED:
             cells = (
                 _path_cell(endpoint),
                 ", ".join(endpoint.methods) or "any",
-                _doors_cell(area.doors_of(endpoint)),
-                area.without_debugging,
+                _listeners_cell(group.listeners_of(endpoint)),
+                group.without_debugging,
                 endpoint.about,
             )
             yield f"| {' | '.join(cells)} |"
@@ -41,7 +49,7 @@ def _missing() -> Iterator[str]:
     yield "| path | methods | |"
     yield "| --- | --- | --- |"
     for _, endpoint in _endpoints():
-        if endpoint.standing is not Standing.SERVED:
+        if endpoint.support is not EndpointSupport.SERVED:
             cells = (_path_cell(endpoint), ", ".join(endpoint.methods) or "any", endpoint.about)
             yield f"| {' | '.join(cells)} |"
 
@@ -50,9 +58,9 @@ def _rights() -> Iterator[str]:
     yield "| path | resource |"
     yield "| --- | --- |"
     by_right: dict[Right, list[str]] = {}
-    for area in AREAS:
-        name = f"`/{area.segments[0]}`"
-        if name not in (names := by_right.setdefault(area.right, [])):
+    for group in ENDPOINT_GROUPS:
+        name = f"`/{group.segments[0]}`"
+        if name not in (names := by_right.setdefault(group.right, [])):
             names.append(name)
     for right, names in by_right.items():
         if right != PROXY:
@@ -60,16 +68,18 @@ def _rights() -> Iterator[str]:
     yield f"| everything else | {_right_cell(PROXY)} |"
 
 
-def _endpoints() -> Iterator[tuple[Area, KubeletEndpoint]]:
-    return ((area, endpoint) for area in AREAS for endpoint in area.endpoints)
+def _endpoints() -> Iterator[tuple[EndpointGroup, KubeletEndpoint]]:
+    return ((group, endpoint) for group in ENDPOINT_GROUPS for endpoint in group.endpoints)
 
 
 def _path_cell(endpoint: KubeletEndpoint) -> str:
     return ", ".join(f"`{path}`" for path in endpoint.paths)
 
 
-def _doors_cell(doors: frozenset[Door]) -> str:
-    return "all" if doors == frozenset(Door) else ", ".join(door for door in Door if door in doors)
+def _listeners_cell(listeners: frozenset[ListenerKind]) -> str:
+    return (
+        "all" if listeners == frozenset(ListenerKind) else ", ".join(kind for kind in ListenerKind if kind in listeners)
+    )
 
 
 def _right_cell(right: Right) -> str:

@@ -65,7 +65,7 @@ class InProcessTransport:
 async def run_in_process(
     runtime: FakeRuntime, *, clock: Clock, timeout: timedelta = REQUEST_TIMEOUT
 ) -> AsyncIterator[CriClient]:
-    """A client of the fake runtime, whose containers live as long as the context lasts."""
+    """Yield a client of the fake runtime, whose containers run as long as the context lasts."""
     async with pumping(runtime, clock) as pump:
         transport: CriTransport = InProcessTransport(runtime=runtime, pump=pump)
         yield CriClient(runtime=transport, images=transport, timeout=timeout)

@@ -118,7 +118,7 @@ def _kill(pid: int) -> None:
 
 
 def _start_time(pid: int) -> int:
-    """When a process started, in ticks since boot: with the pid it names a process for good. 0 if there is none."""
+    """Return when a process started, in ticks since boot: with the pid it identifies a process. 0 if there is none."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -130,7 +130,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         return future
 
     def _run_once(self) -> None:
-        """Called by the base class until the loop is stopped; goes on for as long itself."""
+        """Run callbacks until the loop is stopped; the base class calls this until then."""
         ready, timers = self._ready, self._timers
         passes = 0
         while not self._stopping:

@@ -58,7 +58,7 @@ def find_registry(cache: Path | None = None) -> Path:
 
 @asynccontextmanager
 async def run_registry(directory: Path, *, program: Path, clock: Clock | None = None) -> AsyncIterator[ImageRegistry]:
-    """A registry without any image, with everything it keeps in a directory."""
+    """Run a registry without any image, with everything it keeps in a directory."""
     [port] = find_free_ports(1)
     registry = ImageRegistry(f"127.0.0.1:{port}")
     process = _start(directory, program, registry.address)

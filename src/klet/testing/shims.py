@@ -20,7 +20,7 @@ async def shim_of(client: CriClient, uid: str, containerd: PrivateContainerd) ->
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """The process does nothing until the end of the block."""
+    """Stop the process until the end of the block."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield

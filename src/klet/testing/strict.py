@@ -26,7 +26,7 @@ def decode_strictly(cls: type[T], data: bytes) -> T:
 
 @cache
 def _strict(cls: type[Struct]) -> type[Struct]:
-    """The same struct without defaults, closed to other fields."""
+    """Return the same struct without defaults, closed to other fields."""
     config = [(each.name, _strict_type(each.type), field(name=each.encode_name)) for each in fields(cls)]
     return defstruct(f"Strict{cls.__name__}", config, kw_only=True, forbid_unknown_fields=True)
 

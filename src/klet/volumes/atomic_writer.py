@@ -7,7 +7,7 @@
 The previous files stay for GRACE: a reader that has just resolved `..data` still finds them
 (docs/decisions/old-states.md).
 Nothing that lies in the directory is trusted: a `..data` that points anywhere but to a directory of ours is replaced,
-and only directories of ours are removed. Every step goes by descriptor and follows no link: a container may swap names
+and only directories of ours are removed. Every step uses a descriptor and follows no link: a container may swap names
 in the directory at any moment.
 """
 
@@ -180,7 +180,7 @@ class _Volume(Struct, frozen=True):
     def clear(self, now: datetime, *, replaced: str | None) -> datetime | None:
         """Remove old directories, but keep the replaced one for GRACE; return when that is over.
 
-        What a crash or a failure has left goes by then at the latest.
+        What a crash or a failure has left is removed then at the latest.
         """
         current = self.current()
         old = {name for name in _names(self.directory) if name != current and self._is_ours(name)}

@@ -25,7 +25,7 @@ def mount_failed(desired: DesiredMount, error: str, *, retry_at: datetime) -> Fi
 
 
 def unmount_failed(actual: ActualMount, error: str, *, retry_at: datetime) -> Finding:
-    """Upstream makes no event of it."""
+    """Return the finding of a failed unmount, of which upstream makes no event."""
     return Finding(
         subject=actual.subject,
         decider=DECIDER,

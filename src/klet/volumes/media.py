@@ -66,7 +66,7 @@ def tmpfs_size(
     size_limit: Quantity | None,
     allocatable: Mapping[str, Quantity] | None,
 ) -> int:
-    """Bytes: as much as the node has for pods, the pod may take and the volume may grow to, whichever is least."""
+    """Return bytes: what the node has for pods, the pod may take or the volume may grow to, whichever is least."""
     size = memory_bytes(allocatable or {})
     for limit in (_pod_memory(pod, allocation), size_limit.value() if size_limit is not None else 0):
         if 0 < limit <= size:

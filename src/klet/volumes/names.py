@@ -7,7 +7,6 @@ from typing import Final, NamedTuple, NewType
 from msgspec import Struct
 
 from klet.model.pods import PodUID
-from klet.volumes.errors import VolumeSetupError
 
 VolumeName = NewType("VolumeName", str)
 """Unique on the node: plugin, and pod and volume or whatever else distinguishes the plugin's volumes."""
@@ -37,16 +36,8 @@ def pod_volume_name(plugin: str, uid: PodUID, name: str) -> VolumeName:
     return VolumeName(f"{plugin}/{uid}-{name}")
 
 
-def split_volume_name(name: VolumeName) -> tuple[str, str]:
-    """Plugin and what is the plugin's own."""
-    parts = name.split("/", 2)
-    if len(parts) < 3:
-        raise VolumeSetupError(f"cannot split volume unique name {name} to plugin/volume components")
-    return f"{parts[0]}/{parts[1]}", parts[2]
-
-
 def go_list(names: Iterable[str]) -> str:
-    """Names as messages list them."""
+    """Return names as messages list them."""
     return f"[{' '.join(names)}]"
 
 

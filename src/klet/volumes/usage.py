@@ -9,7 +9,7 @@ from klet.volumes.errors import VolumeSetupError
 
 
 def used_volumes(pod: Pod) -> frozenset[str]:
-    """Names that a container mounts or has as a device. Others are never set up."""
+    """Return names that a container mounts or has as a device. Others are never set up."""
     mounted = {mount.name for container in _containers(pod) for mount in container.volume_mounts}
     return frozenset(mounted | {device.name for container in _containers(pod) for device in container.volume_devices})
 
@@ -26,7 +26,7 @@ def fs_user(pod: Pod) -> int | None:
 
 
 def nested_mount_points(pod: Pod, volume: str) -> list[str]:
-    """Directories of a volume on which containers mount something else; relative to it.
+    """Return directories of a volume on which containers mount something else; relative to it.
 
     The volume is read-only for them, so the runtime could not make these.
     """

@@ -71,7 +71,7 @@ def test_a_pod_that_takes_the_place_of_another_may_have_its_port():
     assert run_virtual(story()).phase == "Running"
 
 
-def test_a_new_agent_rejects_nobody_who_runs():
+def test_a_new_agent_rejects_no_pod_that_runs():
     node = new_node()
     clock = LoopClock(epoch=EPOCH)
     pods = (on_port("uid-1", "first"), on_port("uid-2", "second"))

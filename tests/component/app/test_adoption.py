@@ -178,7 +178,7 @@ def pulls(machine: SimulatedNode) -> list[timedelta]:
     return [call.at - EPOCH for call in machine.runtime.calls if call.rpc == "PullImage"]
 
 
-def test_a_pull_that_has_just_failed_is_told_first_and_not_tried_again_before_its_time():
+def test_a_pull_that_has_just_failed_is_reported_first_and_not_tried_again_before_its_time():
     machine = node()
 
     async def story():

@@ -108,7 +108,7 @@ def test_hung_starts_do_not_keep_others_from_starting(rpc):
 
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["a slow registry", "a pull that hangs"])
-def test_pulls_keep_nobody_from_starting(hangs):
+def test_pulls_keep_no_other_pod_from_starting(hangs):
     machine = node()
     if hangs:
         machine.runtime.faults.add(Fault("PullImage", Hang(), count=None))
@@ -124,7 +124,7 @@ def test_pulls_keep_nobody_from_starting(hangs):
     run_virtual(story())
 
 
-def test_hooks_keep_nobody_from_starting():
+def test_hooks_keep_no_other_pod_from_starting():
     machine = node()
     machine.runtime.faults.add(Fault("ExecSync", Hang(), count=None))
     hook = LifecycleHandler(exec=ExecAction(command=("wait",)))
@@ -155,7 +155,7 @@ def test_stops_do_not_wait_for_starts():
     run_virtual(story())
 
 
-def test_ends_and_crash_loops_are_told_while_starts_hang():
+def test_ends_and_crash_loops_are_reported_while_starts_hang():
     machine = node(job=in_turn(runs_for(10 * SECOND)), crash=crashes(9, after=10 * SECOND))
     fault = hang_starts_of(machine, "RunPodSandbox")
 

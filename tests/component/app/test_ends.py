@@ -1,4 +1,4 @@
-"""How containers end under the wired agent, in virtual time: hooks, last words, and what is kept of the dead."""
+"""How containers end under the wired agent, in virtual time: hooks, termination messages, what is kept."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -102,7 +102,7 @@ def test_a_failing_hook_after_the_start_counts_as_a_crash():
     run_virtual(story())
 
 
-def test_last_words_are_in_the_status():
+def test_termination_messages_are_in_the_status():
     machine = node(main=lambda _config: runs_for(SECOND, 3).leaving("broken"))
 
     async def story():

@@ -12,7 +12,7 @@ from klet.testing.fake_runtime import FakeImage, FakeRuntime
 from klet.testing.loop import EPOCH, run_virtual
 
 
-def test_a_new_pod_is_not_told_as_adopted():
+def test_a_new_pod_is_not_reported_as_adopted():
     runtime = FakeRuntime(start=EPOCH, images=(FakeImage(name=IMAGE),))
     node = SimulatedNode(clock=LoopClock(epoch=EPOCH), runtime=runtime)
     pod = replace(make_pod("main", uid="uid-1", source="file"), status=PodStatus(phase="Pending"))

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from klet.app.lifecycle import run_parts
+from klet.app.run import run_parts
 from klet.errors import KletError
 
 

@@ -61,7 +61,7 @@ def live(machine: SimulatedNode) -> list[tuple[str, int]]:
     ]
 
 
-def test_a_pod_that_lost_its_cgroup_starts_anew_in_one():
+def test_a_pod_that_lost_its_cgroup_starts_again_in_one():
     machine = node()
 
     async def story():

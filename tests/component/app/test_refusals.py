@@ -47,7 +47,7 @@ def test_a_bad_setting_ends_the_agent_before_anything_starts(tmp_path, fields, a
     assert list(tmp_path.iterdir()) == [config]
 
 
-def test_an_unknown_field_is_told_beside_the_mistake(tmp_path):
+def test_an_unknown_field_is_reported_beside_the_mistake(tmp_path):
     config = tmp_path / "config.yaml"
     config.write_text(json.dumps({**GOOD, "maxPodz": 7, "containerRuntimeEndpoint": "tcp://127.0.0.1:1"}))
     command = [sys.executable, "-P", "-m", "klet", "run", f"--config={config}", f"--root-dir={tmp_path / 'root'}"]

@@ -187,7 +187,7 @@ def test_a_hung_pod_blocks_only_itself():
     run_virtual(story())
 
 
-def test_a_missing_image_is_told_and_tried_again():
+def test_a_missing_image_is_reported_and_tried_again():
     machine = node()
 
     async def story():

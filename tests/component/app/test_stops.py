@@ -157,7 +157,7 @@ def test_a_pod_that_is_killed_says_why_to_the_end():
     run_virtual(story())
 
 
-def test_a_kill_that_hangs_is_told_after_the_grace_and_half_of_it():
+def test_a_kill_that_hangs_is_reported_after_the_grace_and_half_of_it():
     machine = node()
     hang = machine.runtime.faults.add(Fault("StopContainer", Hang()))
 

@@ -24,7 +24,7 @@ from klet.certs.messages import Pair, Purpose, Template
 from klet.certs.store import CLIENT_PREFIX, PairStore
 from klet.certs.templates import build_client_template
 from klet.embedded.identities import ApiUser
-from klet.embedded.questions import Everything
+from klet.embedded.questions import AllowEverything
 from klet.embedded.server import EmbeddedApi, build_api
 from klet.embedded.signer import ClusterSigner
 from klet.embedded.store import Store
@@ -34,7 +34,7 @@ from klet.kube.client import KubeClient
 from klet.kube.credentials import Credentials
 from klet.kube.throttle import Unlimited
 from klet.kube.transport import Transport
-from klet.testing.clock import HastyClock
+from klet.testing.clock import FastClock
 
 NODE = "edge-1"
 TOKEN = "abcdef.0123456789abcdef"
@@ -148,14 +148,14 @@ class SecureCluster:
 
 @pytest.fixture
 def cluster(authority: Authority) -> Iterator[SecureCluster]:
-    api = build_api(store=Store.open(), tokens={TOKEN: BOOTSTRAPPER}, rights=Everything(), clock=SystemClock())
+    api = build_api(store=Store.open(), tokens={TOKEN: BOOTSTRAPPER}, rights=AllowEverything(), clock=SystemClock())
     yield SecureCluster(api, authority)
     api.store.close()
 
 
 @pytest.fixture
 def tools() -> Iterator[CertificateTools]:
-    clock, threads = HastyClock(), Threads(limit=2)
+    clock, threads = FastClock(), Threads(limit=2)
     yield CertificateTools(
         maker=CertificateMaker(clock=clock),
         threads=threads,

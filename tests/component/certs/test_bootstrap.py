@@ -148,7 +148,7 @@ async def test_a_refusal_ends_the_bootstrap_with_its_reason(cluster, home, tools
     assert names(home.settings.directory) == ["kubelet-client.key.tmp"]
 
 
-async def test_a_token_that_is_not_known_is_told_at_once(cluster, home, tools):
+async def test_a_token_that_is_not_known_fails_at_once(cluster, home, tools):
     async with cluster.listening():
         cluster.api.faults.plan(RefuseRequest(unauthorized()), applies=lambda ask: ask.method == "POST", times=2)
         home.write_bootstrap(cluster.server)

@@ -130,7 +130,7 @@ async def test_a_child_that_misbehaves(script, message):
     assert "SECRET" not in str(caught.value)
 
 
-async def test_a_crash_of_the_child_is_told_in_one_line():
+async def test_a_crash_of_the_child_is_reported_in_one_line():
     maker = CertificateMaker(clock=ManualClock(), command=(sys.executable, "-c", "raise ValueError('oh no')"))
     with pytest.raises(MakerFailed, match="ended with code 1 and no answer: ValueError: oh no"):
         await maker.describe("c")

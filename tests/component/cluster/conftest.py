@@ -160,7 +160,7 @@ class ClusterNode:
         assert found is not None
         return found
 
-    async def told(self, decision: str) -> list[str]:
+    async def reported(self, decision: str) -> list[str]:
         """The messages of a decision, once there is one."""
         journal = self.machine.journal
         with journal.follow() as news:
@@ -177,7 +177,7 @@ class ClusterNode:
         return self.root / "pods" / pod.metadata.uid / "volumes" / f"kubernetes.io~{plugin}" / name
 
     async def until_shown(self, file: Path, text: str) -> float:
-        """Wait for the content of a file; tells when it was there."""
+        """Wait for the content of a file; return when it was there."""
         async with asyncio.timeout(30), aclosing(watch_directory(file.parent)) as changes:
             async for _ in changes:
                 if shows(file, text):

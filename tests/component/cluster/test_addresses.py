@@ -64,4 +64,4 @@ async def test_a_node_whose_address_becomes_one_of_the_other_family(node, cluste
             f"Kubelet detected an IPv4 node IP ({before}), but the cloud provider selected an IPv6 node IP ({V6}); "
             "pass an explicit `--node-ip` to kubelet to fix this."
         )
-        assert await node.told("HostIPsIPFamilyMismatch") == [expected]
+        assert await node.reported("HostIPsIPFamilyMismatch") == [expected]

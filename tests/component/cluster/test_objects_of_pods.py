@@ -51,7 +51,7 @@ async def test_a_default_pod_has_a_token_the_root_certificate_and_its_namespace(
         assert user.name == "system:serviceaccount:default:default"
         await cluster.client.delete(Pod, "p", "default", grace=0)
         await node.until(lambda found: found is None)
-        await node.told("Removed")
+        await node.reported("Removed")
         assert node.mounts.mounts == {}
         assert list((node.root / "pods").iterdir()) == []
 
@@ -110,7 +110,7 @@ async def test_every_way_to_notice_changes_gives_pods_their_objects(node, cluste
 async def test_a_pod_waits_for_a_volume_that_is_missing_and_goes_on_when_it_comes(node, cluster):
     async with node.run():
         await node.bind(volumes=[CONFIG])
-        assert (await node.told("FailedMount"))[0] == (
+        assert (await node.reported("FailedMount"))[0] == (
             'MountVolume.SetUp failed for volume "v" : configmap "cfg" not found'
         )
         assert not node.machine.runtime.sandboxes()
@@ -121,7 +121,7 @@ async def test_a_pod_waits_for_a_volume_that_is_missing_and_goes_on_when_it_come
 async def test_a_pod_that_waits_for_its_volumes_can_be_deleted(node, cluster):
     async with node.run():
         await node.bind(volumes=[CONFIG])
-        await node.told("FailedMount")
+        await node.reported("FailedMount")
         began = node.clock.monotonic()
         await cluster.client.delete(Pod, "p", "default", grace=1)
         await node.until(lambda found: found is None)
@@ -181,10 +181,10 @@ async def test_a_pod_runs_with_the_handler_of_its_runtime_class(node, cluster):
         assert [sandbox.runtime_handler for sandbox in node.machine.runtime.sandboxes()] == ["crun"]
 
 
-async def test_a_runtime_class_that_does_not_exist_is_told(node):
+async def test_a_runtime_class_that_does_not_exist_is_reported(node):
     async with node.run():
         await node.bind(runtimeClassName="none")
-        [message, *_] = await node.told("FailedCreatePodSandBox")
+        [message, *_] = await node.reported("FailedCreatePodSandBox")
         assert message.endswith('runtimeclass.node.k8s.io "none" not found')
 
 

@@ -20,7 +20,7 @@ from klet.api.pod import Pod
 from klet.embedded import refusals
 from klet.embedded.faults import FallSilent, RefuseRequest
 from klet.embedded.identities import ApiUser
-from klet.embedded.questions import Everything
+from klet.embedded.questions import AllowEverything
 from klet.embedded.server import build_api, serving
 from klet.embedded.store import Store
 from klet.host.inotify import watch_directory
@@ -30,7 +30,7 @@ from klet.kube.credentials import Credentials
 from klet.kube.throttle import Unlimited
 from klet.kube.transport import Transport
 from klet.kube.watch import Watcher
-from klet.testing.clock import HastyClock
+from klet.testing.clock import FastClock
 
 PATIENCE = timedelta(milliseconds=300)
 CONFIG = {"name": "cfg", "configMap": {"name": "cfg"}}
@@ -66,9 +66,9 @@ class MortalCluster:
 
 @pytest.fixture
 async def cluster(unused_tcp_port):
-    clock = HastyClock()
+    clock = FastClock()
     tokens = {"secret": ApiUser("admin", groups=("system:masters",))}
-    api = build_api(store=Store.open(), tokens=tokens, rights=Everything(), clock=clock)
+    api = build_api(store=Store.open(), tokens=tokens, rights=AllowEverything(), clock=clock)
     login = Login(token="secret")
     access = Access(server=f"http://127.0.0.1:{unused_tcp_port}", login=login)
     transport = Transport(access=access, credentials=Credentials(login=login, clock=clock))
@@ -85,7 +85,7 @@ async def cluster(unused_tcp_port):
 @pytest.fixture
 def offline(node):
     node.offline_after = PATIENCE
-    node.watch_clock = HastyClock()
+    node.watch_clock = FastClock()
     return node
 
 
@@ -136,7 +136,7 @@ async def at_server(cluster, name, holds):
     return pod
 
 
-async def test_pods_go_on_and_restart_while_the_server_is_away_and_it_hears_of_it_afterwards(offline, cluster):
+async def test_pods_run_and_restart_while_the_server_is_away_and_are_reported_afterwards(offline, cluster):
     node = offline
     await cluster.put("cfg", color="green")
     await cluster.put_secret("key", word=b"hush")
@@ -144,7 +144,7 @@ async def test_pods_go_on_and_restart_while_the_server_is_away_and_it_hears_of_i
         await node.bind(container=FROM_OBJECTS)
         before = await node.until_running()
         await cluster.stop()
-        await node.told("ApiServerAway")
+        await node.reported("ApiServerAway")
         [container] = live(node)
         node.machine.runtime.end_container(container, 3)
         again = await reported(node, "p", lambda status: restarts(status) == 1 and is_running(status))
@@ -152,7 +152,7 @@ async def test_pods_go_on_and_restart_while_the_server_is_away_and_it_hears_of_i
         assert container not in live(node)
         assert node.machine.runtime.containers()[-1].config.envs[0].value
         await cluster.start()
-        assert "after" in (await node.told("ApiServerBack"))[0]
+        assert "after" in (await node.reported("ApiServerBack"))[0]
         pod = await at_server(cluster, "p", lambda pod: restarts(pod.status) == 1)
         assert pod.status.container_statuses[0].last_state.terminated.exit_code == 3
         async with asyncio.timeout(30):
@@ -177,7 +177,7 @@ async def test_after_a_reboot_without_the_server_pods_and_their_objects_come_bac
     await cluster.stop()
     reboot(node)
     async with node.run(strategy=strategy):
-        [message] = {*await node.told("StartedFromMemory")}
+        [message] = {*await node.reported("StartedFromMemory")}
         assert message.startswith("API server away since ")
         assert "started from what was accepted at " in message
         status = await reported(node, "p", lambda status: is_running(status) and restarts(status) == 1)
@@ -202,15 +202,16 @@ async def test_after_a_reboot_without_the_server_the_runtime_has_its_pod_cidrs_b
         await node.until_running()
     await cluster.stop()
     reboot(node)
-    node.cidrs.taken.clear()  # the first run may have given them to the runtime already
+    # A runtime that was started again has forgotten what it was given.
+    node.cidrs.taken.clear()
     async with node.run():
         await reported(node, "p", is_running)
         assert node.cidrs.taken == [("10.9.0.0/24",)]
 
 
-async def test_a_runtime_that_does_not_take_the_pod_cidrs_is_told_again(offline, cluster):
+async def test_a_runtime_that_does_not_take_the_pod_cidrs_gets_them_again(offline, cluster):
     node = offline
-    node.clock = HastyClock()
+    node.clock = FastClock()
     await cluster.client.patch(Node, "node", patch={"spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}})
     async with node.run():
         await node.bind()
@@ -357,7 +358,7 @@ async def test_an_agent_that_restarts_without_the_server_restarts_no_container(o
         assert (live(node), restarts(status)) == (running, 0)
         assert replace(status, conditions=()) == replace(before.status, conditions=())
         await cluster.start()
-        await node.told("ApiServerBack")
+        await node.reported("ApiServerBack")
     assert live(node) == running
 
 
@@ -406,12 +407,12 @@ async def test_a_server_that_says_nothing_is_away(offline, cluster):
     reboot(node)
     cluster.api.faults.plan(FallSilent(), times=1_000_000)
     async with node.run():
-        await node.told("StartedFromMemory")
+        await node.reported("StartedFromMemory")
         await reported(node, "p", is_running)
 
 
 async def test_without_the_switch_nothing_is_kept_and_nothing_starts(node, cluster):
-    node.watch_clock = HastyClock()
+    node.watch_clock = FastClock()
     async with node.run():
         await node.bind()
         await node.until_running()

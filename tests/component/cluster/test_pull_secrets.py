@@ -52,12 +52,12 @@ async def test_a_private_image_is_pulled_with_the_secret_of_the_pod(private, clu
     assert "right-pass" not in f"{private.machine.journal.all()}"
 
 
-async def test_a_secret_that_is_missing_is_told_of_and_the_pull_is_tried(private):
+async def test_a_missing_secret_is_reported_and_the_pull_is_tried(private):
     async with private.run():
         await private.bind(container=APP, imagePullSecrets=[{"name": "gone"}, {"name": "lost"}])
-        told = await private.told("FailedToRetrieveImagePullSecret")
+        reported = await private.reported("FailedToRetrieveImagePullSecret")
         await private.until(waits_for_image)
-    assert told[0] == (
+    assert reported[0] == (
         "Unable to retrieve some image pull secrets (gone, lost); attempting to pull the image may not succeed."
     )
     assert logins(private)[0] == ("", "")
@@ -67,5 +67,5 @@ async def test_an_image_that_is_there_needs_no_secret(private):
     async with private.run():
         await private.bind(imagePullSecrets=[{"name": "gone"}])
         await private.until_running()
-        assert await private.told("FailedToRetrieveImagePullSecret")
+        assert await private.reported("FailedToRetrieveImagePullSecret")
     assert logins(private) == []

@@ -45,7 +45,7 @@ async def test_a_resize_is_reported_as_what_it_is_and_survives_a_restart_of_the_
         assert pod.spec.containers[0].resources == requirements(LARGE)
         [status] = pod.status.container_statuses
         assert (status.allocated_resources, status.resources) == (amounts(SMALL["requests"]), requirements(SMALL))
-        assert await node.told("ResizePending")
+        assert await node.reported("ResizePending")
     async with node.run():
         resize(node, generation + 1)
         pod = await node.until(taken_in(generation + 1))

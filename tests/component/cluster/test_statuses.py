@@ -204,7 +204,7 @@ async def test_a_static_pod_has_a_mirror_that_follows_it(bench):
     await bench.until(lambda each: each is None)
 
 
-async def test_a_mirror_that_somebody_deletes_goes_and_comes_anew(bench):
+async def test_a_mirror_that_is_deleted_is_created_again(bench):
     await bench.client.create(Node(metadata=ObjectMeta(name="n")))
     bench.pods.put(static())
     mirror = await bench.until(lambda each: each is not None)
@@ -212,10 +212,10 @@ async def test_a_mirror_that_somebody_deletes_goes_and_comes_anew(bench):
     await bench.client.delete(Pod, mirror.metadata.name, mirror.metadata.namespace, grace=30)
     deleted_at = SystemClock().monotonic()
     bench.pods.put_mirror(await bench.until(lambda each: each.metadata.deletion_timestamp is not None))
-    anew = await bench.until(lambda each: each is not None and each.metadata.uid != mirror.metadata.uid)
+    again = await bench.until(lambda each: each is not None and each.metadata.uid != mirror.metadata.uid)
     assert SystemClock().monotonic() - deleted_at >= LEAVING.total_seconds()  # kubectl sees it go
-    assert anew.metadata.deletion_timestamp is None
-    assert anew.metadata.annotations[MIRROR_ANNOTATION] == "h1"
+    assert again.metadata.deletion_timestamp is None
+    assert again.metadata.annotations[MIRROR_ANNOTATION] == "h1"
 
 
 async def test_a_mirror_that_comes_later_shows_the_status_at_once(bench):

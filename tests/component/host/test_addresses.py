@@ -8,8 +8,7 @@ import pytest
 
 from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
-from klet.host.addresses import AddressReader, find_default_address, look_up_addresses
-from klet.host.interfaces import read_local_addresses
+from klet.host.addresses import AddressReader, find_default_address, look_up_addresses, read_local_addresses
 from klet.model.unknown import Unknown
 
 

@@ -21,6 +21,3 @@ def test_measurements_agree_with_the_facts():
     usage, machine = UsageReader(), MachineReader().info()
     assert 0 < usage.memory().available <= machine.memory
     assert sum(swap.size for swap in usage.swaps()) <= machine.swap + machine.page_size * len(usage.swaps())
-    assert usage.uptime().total_seconds() > 0
-    assert usage.load_average().threads > 0
-    assert usage.max_pid() > 0

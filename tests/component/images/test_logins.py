@@ -116,7 +116,7 @@ async def test_logins_are_tried_in_turn(bench):
     assert bench.logins() == [("other", "wrong-pass"), ("user", "right-pass")]
 
 
-async def test_none_is_let_in(bench):
+async def test_none_is_accepted(bench):
     bench.secrets.put("a", user="wrong-pass-1")
     bench.secrets.put("b", user="wrong-pass-2")
     found = await bench.ensure("a", "b")
@@ -153,7 +153,7 @@ async def test_a_secret_that_cannot_be_read(bench):
     assert await bench.ensure("bad") == PresentImage(PRIVATE.image_id, ImageUser())
 
 
-async def test_nothing_tells_a_password(bench, caplog):
+async def test_nothing_reveals_a_password(bench, caplog):
     caplog.set_level("DEBUG")
     bench.secrets.put("a", team__other="wrong-pass", user="right-pass")
     bench.secrets.put("b", user="wrong-pass")

@@ -10,7 +10,7 @@ from klet.api.meta import ObjectMeta
 from klet.api.node import Node
 from klet.embedded.server import serving
 from klet.kube.access import Access, Login
-from klet.kube.announcer import Announcer
+from klet.kube.announcer import OutageLogger
 from klet.kube.client import KubeClient
 from klet.kube.credentials import Credentials
 from klet.kube.informer import Informer, InformerSettings
@@ -18,7 +18,7 @@ from klet.kube.throttle import Unlimited
 from klet.kube.transport import Transport
 from klet.kube.watch import Watcher, WatchScope
 from klet.node.lease import LeaseKeeper, LeaseTerms
-from klet.testing.clock import HastyClock
+from klet.testing.clock import FastClock
 
 
 async def never() -> None:
@@ -28,7 +28,7 @@ async def never() -> None:
 async def test_a_lost_server_is_two_lines_however_many_ask_it(cluster, unused_tcp_port, caplog):
     caplog.set_level(logging.INFO, logger="klet")
     await cluster.client.create(Node(metadata=ObjectMeta(name="n1")))
-    clock, randomness, login = HastyClock(), random.Random(1), Login(token="secret")
+    clock, randomness, login = FastClock(), random.Random(1), Login(token="secret")
     access = Access(server=f"http://127.0.0.1:{unused_tcp_port}", login=login)
     transport = Transport(access=access, credentials=Credentials(login=login, clock=clock))
     client = KubeClient(transport=transport, throttle=Unlimited(), timeout=timedelta(seconds=10), clock=clock)
@@ -46,7 +46,7 @@ async def test_a_lost_server_is_two_lines_however_many_ask_it(cluster, unused_tc
         clock=clock,
         randomness=randomness,
     )
-    announcer = Announcer(server=access.server, reaches=(transport.reach,), clock=clock)
+    announcer = OutageLogger(server=access.server, reaches=(transport.reach,), clock=clock)
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         tasks = [group.create_task(part.run()) for part in (announcer, lease, *informers)]
         with transport.reach.troubles() as troubles:

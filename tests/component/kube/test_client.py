@@ -104,7 +104,7 @@ async def test_an_answer_that_names_a_time_is_followed_by_another_try(cluster):
 @pytest.mark.parametrize(
     ("code", "cls"), [(429, TryLater), (500, ApiError), (503, TryLater)], ids=["overload", "internal", "unavailable"]
 )
-async def test_an_error_without_a_time_is_told_at_once(cluster, code, cls):
+async def test_an_error_without_a_time_is_reported_at_once(cluster, code, cls):
     cluster.api.faults.plan(RefuseRequest(busy(code)), times=2)
     with pytest.raises(cls) as caught:
         await cluster.client.get(ConfigMap, "a", "default")

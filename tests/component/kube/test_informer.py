@@ -13,7 +13,7 @@ from klet.embedded.faults import Cut, DelayAnswer, FallSilent, RefuseRequest
 from klet.kube.informer import FIRST_DELAY, Informer, InformerSettings, ObjectKey
 from klet.kube.throttle import Unlimited
 from klet.kube.watch import Watcher, WatchScope
-from klet.testing.clock import HastyClock
+from klet.testing.clock import FastClock
 
 A = ObjectKey("default", "a")
 
@@ -114,7 +114,7 @@ async def test_what_was_there_stays_readable_while_the_server_is_away(cluster, f
         pytest.param(DelayAnswer(timedelta(hours=1)), id="before any answer"),
     ],
 )
-async def test_a_watch_that_silently_dies_is_noticed(cluster, fault):
+async def test_a_watch_that_ends_without_notice_is_noticed(cluster, fault):
     await cluster.put("a")
     watcher = Watcher(
         transport=cluster.transport,
@@ -122,7 +122,7 @@ async def test_a_watch_that_silently_dies_is_noticed(cluster, fault):
         randomness=random.Random(1),
         silence=timedelta(milliseconds=300),
     )
-    settings = InformerSettings(cluster.client, watcher, HastyClock(), random.Random(1))
+    settings = InformerSettings(cluster.client, watcher, FastClock(), random.Random(1))
     informer = Informer(struct=ConfigMap, scope=WatchScope("default"), settings=settings)
     cluster.api.faults.plan(fault, applies=lambda ask: ask.is_watch)
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
@@ -135,7 +135,7 @@ async def test_a_watch_that_silently_dies_is_noticed(cluster, fault):
         task.cancel()
 
 
-class PatientClock(HastyClock):
+class PatientClock(FastClock):
     """Short delays pass at once, long ones never."""
 
     async def sleep(self, duration: timedelta) -> None:

@@ -31,7 +31,7 @@ from klet.node.status_sync import StatusSync
 from klet.simulation.clients import simulated_clients
 from klet.simulation.memory import MemoryMachine, MemoryVolumes
 from klet.testing.attachable import AttachableDisks
-from klet.testing.clock import HastyClock
+from klet.testing.clock import FastClock
 from klet.volumes.manager import VolumeManager
 from klet.wire import cri_v1_pb2 as cri
 
@@ -135,7 +135,7 @@ async def make_agent(cluster) -> AsyncIterator[AgentMaker]:
 
 
 def build_agent(cluster, settings: ReportSettings) -> Agent:
-    clock, chance = HastyClock(), random.Random(1)
+    clock, chance = FastClock(), random.Random(1)
     clients = simulated_clients(cluster.client, cluster.watcher, cluster.transport, clock=clock, randomness=chance)
     informer = build_informers(clients.informers, NAME).node
     leases = Informer(struct=Lease, scope=WatchScope("kube-node-lease"), settings=clients.informers)

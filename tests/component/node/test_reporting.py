@@ -51,7 +51,7 @@ async def test_a_node_registers_and_is_ready(ready_agent):
     assert "NodeReady" not in ready_agent.decisions()
 
 
-async def test_a_node_is_told_ready_as_soon_as_its_runtime_is(agent):
+async def test_a_node_is_reported_ready_as_soon_as_its_runtime_is(agent):
     async with agent.running(agent.reporter):
         starting = await agent.until_node(lambda node: not ready(node))
         assert condition(starting, "Ready").message == (
@@ -140,7 +140,7 @@ async def test_new_pod_cidrs_reach_the_runtime_at_once(make_agent):
         assert await slow.cri.cidrs.get() == "10.2.0.0/24,fd02::/64"
 
 
-async def test_a_cordon_is_told(ready_agent):
+async def test_a_cordon_is_reported(ready_agent):
     async with ready_agent.running(ready_agent.reporter):
         await ready_agent.until_node(ready)
         for wanted, decision in ((True, "NodeNotSchedulable"), (False, "NodeSchedulable")):
@@ -148,7 +148,7 @@ async def test_a_cordon_is_told(ready_agent):
             await ready_agent.until_decision(decision)
 
 
-async def test_a_reboot_is_told_once(ready_agent):
+async def test_a_reboot_is_reported_once(ready_agent):
     await put_node(ready_agent, status=NodeStatus(node_info=NodeSystemInfo(boot_id="boot-0")))
     async with ready_agent.running(ready_agent.reporter):
         await ready_agent.until_node(lambda node: node.status.node_info.boot_id == "boot-1")
@@ -215,7 +215,7 @@ async def test_a_failing_patch_is_tried_again_and_then_the_connections_are_doubt
     assert ready_agent.decisions().count("NodeHasInsufficientPID") == 1
 
 
-async def test_a_change_whose_answer_is_lost_is_told_once(ready_agent):
+async def test_a_change_whose_answer_is_lost_is_reported_once(ready_agent):
     await ready_agent.registrar.register()
     ready_agent.pressures.add("PIDPressure")
     ready_agent.api.faults.plan(Cut(), applies=lambda ask: ask.method == "PATCH")
@@ -242,7 +242,7 @@ async def test_a_node_that_somebody_deletes_is_not_made_again_by_the_status(read
     assert ready_agent.board.node is None
 
 
-async def test_a_node_that_somebody_deletes_and_makes_again_is_told_of_at_once(ready_agent):
+async def test_a_node_that_is_deleted_and_recreated_is_reported_at_once(ready_agent):
     """As upstream: the agent registers once in its life; a node that comes back gets its status."""
     async with ready_agent.running():
         before = await ready_agent.until_node(ready)
@@ -320,7 +320,7 @@ async def test_labels_are_kept_right(ready_agent):
         await ready_agent.until_node(lambda node: node.metadata.labels.get("kubernetes.io/arch") == "amd64")
 
 
-async def test_a_watch_that_lags_does_not_make_changes_be_told_twice(ready_agent):
+async def test_a_watch_that_lags_does_not_report_changes_twice(ready_agent):
     await ready_agent.registrar.register()
     await ready_agent.until_node(ready)
     ready_agent.pressures.add("PIDPressure")

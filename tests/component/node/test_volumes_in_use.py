@@ -49,7 +49,7 @@ async def test_a_volume_is_named_before_it_is_set_up_and_until_it_is_gone(ready_
     assert b"volumesInUse" not in await raw_node(ready_agent)
 
 
-async def test_a_volume_waits_as_long_as_the_status_cannot_be_told(ready_agent):
+async def test_a_volume_waits_as_long_as_the_status_cannot_be_reported(ready_agent):
     no = RefuseRequest(RequestRefused(Status(kind="Status", code=500, reason="InternalError", message="no")))
     async with ready_agent.running(ready_agent.volumes):
         await ready_agent.registrar.register()

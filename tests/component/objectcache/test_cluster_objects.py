@@ -101,7 +101,7 @@ async def test_what_is_not_there_is_missing(cluster, strategy, message):
     assert str(caught.value) == message
 
 
-async def test_a_change_is_told_and_can_be_read_then(cluster, objects):
+async def test_a_change_is_reported_and_can_be_read_then(cluster, objects):
     with objects.changes() as changes:
         await change(cluster, x="2")
         assert await changes.get() == CFG

@@ -37,7 +37,7 @@ asyncio.run(main())
 
 
 def run_and_kill(path, *, after: int) -> int:
-    """Kill the writer when it has said that so many are written; tells the last it said."""
+    """Kill the writer when it has said that so many are written; return the last that it printed."""
     with subprocess.Popen([sys.executable, "-c", PROGRAM, str(path)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         for _ in range(after):

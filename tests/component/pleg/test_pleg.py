@@ -286,7 +286,7 @@ def test_a_stream_that_is_cut_for_good_leaves_the_relist_of_each_second():
     on_bench(test, sources=cut_stream)
 
 
-def test_a_stream_that_falls_silent_leaves_the_relist_of_each_minute():
+def test_a_stream_that_sends_nothing_leaves_the_relist_of_each_minute():
     async def test(bench: Bench) -> None:
         sandbox, container = await bench.make("old")
         await bench.sleep(5)
@@ -446,7 +446,7 @@ def of_container(container: str) -> Callable[[cri.ContainerStatusRequest], bool]
     return lambda request: request.container_id == container
 
 
-def test_a_hung_read_of_one_pod_blocks_nobody():
+def test_a_hung_read_of_one_pod_blocks_no_other():
     async def test(bench: Bench) -> None:
         await bench.sleep(5)
         bench.runtime.faults.add(Fault("ListPodSandbox", Hang(), matches=of_pod("stuck"), count=None))
@@ -485,7 +485,7 @@ def test_a_stuck_pod_marks_only_itself():
     on_bench(test)
 
 
-def test_more_stuck_pods_than_readers_hold_up_nobody():
+def test_more_stuck_pods_than_readers_delay_no_other():
     async def test(bench: Bench) -> None:
         stuck = [await bench.make(f"stuck-{number}") for number in range(3 * READERS)]
         _, container = await bench.make("well")
@@ -520,7 +520,7 @@ def test_a_hung_read_at_the_start_delays_only_the_start_and_only_until_its_deadl
     on_bench(test, before=before)
 
 
-def test_of_a_pod_that_could_never_be_read_the_lists_tell_that_it_lives():
+def test_a_pod_that_could_never_be_read_runs_if_it_is_listed():
     async def before(bench: Bench) -> None:
         _, container = await bench.make("stuck")
         bench.runtime.faults.add(Fault("ContainerStatus", Fail(), matches=of_container(container), count=None))
@@ -554,7 +554,7 @@ def test_a_hung_search_for_an_owner_holds_up_no_other_event():
     on_bench(test)
 
 
-def test_a_failed_read_is_told_to_whoever_asks_and_made_up_for():
+def test_a_failed_read_is_returned_to_the_caller_and_repeated():
     async def test(bench: Bench) -> None:
         _, container = await bench.make()
         await bench.sleep(5)

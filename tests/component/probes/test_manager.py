@@ -246,7 +246,7 @@ def test_a_failed_liveness_names_its_cause():
     assert node.prober.asked["main", LIVENESS] == [0.0, 1.0]
 
 
-def test_a_new_instance_is_probed_anew():
+def test_a_new_instance_is_probed_again():
     node = Node(make_pod(probed(liveness={"period": 1, "failures": 1})))
     node.prober.answers["main", LIVENESS] = [BAD, ProbeOutcome(ProbeAnswer.SUCCESS), ProbeOutcome(ProbeAnswer.SUCCESS)]
     old, seen = [], []

@@ -23,7 +23,7 @@ async def test_a_closed_port(prober, target, closed_port):
     assert await prober.prepare(target(tcp(closed_port)))() == ProbeOutcome(ProbeAnswer.FAILURE, why)
 
 
-async def test_a_port_that_keeps_silent(prober, target, full_backlog):
+async def test_a_port_that_sends_nothing(prober, target, full_backlog):
     outcome = await prober.prepare(target(tcp(full_backlog), timeout=timedelta(milliseconds=100)))()
     assert outcome == ProbeOutcome(ProbeAnswer.FAILURE, f"dial tcp 127.0.0.1:{full_backlog}: i/o timeout")
 

@@ -214,7 +214,7 @@ def env(**source) -> Container:
         pytest.param(mounting(sub_path_expr="$(NOBODY)"), "missing value for NOBODY", id="a part without a name"),
     ],
 )
-def test_what_cannot_be_told_fails_the_container(on_bench, container, message):
+def test_values_that_cannot_be_resolved_fail_the_container(on_bench, container, message):
     async def test(bench) -> None:
         bench.volumes.paths = {"data": "/host/data"}
         outcome = await bench.sync(make_pod(container, "b"))

@@ -143,7 +143,7 @@ def test_an_old_instance_goes_as_soon_as_a_newer_one_has_died(on_bench):
     on_bench(test, CRASHING)
 
 
-def test_a_start_that_was_broken_off_pushes_out_nobody(on_bench):
+def test_a_start_that_was_broken_off_displaces_no_other(on_bench):
     async def test(bench) -> None:
         pod = make_pod("a")
         collecting = Collecting(bench)

@@ -87,7 +87,7 @@ def test_a_dead_sandbox_under_the_name_is_removed(on_bench):
     on_bench(test)
 
 
-def test_a_dead_sandbox_that_has_containers_stays_for_whoever_looks_again(on_bench):
+def test_a_dead_sandbox_that_has_containers_is_kept(on_bench):
     async def test(bench) -> None:
         await bench.sync(POD)
         request = bench.calls("RunPodSandbox")[-1].request
@@ -132,7 +132,7 @@ def test_a_container_that_runs_under_the_name_is_left_alone(on_bench):
     on_bench(test)
 
 
-def test_other_failures_are_told_at_once(on_bench):
+def test_other_failures_are_reported_at_once(on_bench):
     async def test(bench) -> None:
         bench.runtime.faults.add(Fault("CreateContainer", Fail(Code.UNKNOWN, "no space left")))
         outcome = await bench.sync(POD)

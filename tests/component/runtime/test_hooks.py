@@ -250,7 +250,7 @@ def test_what_is_left_of_the_grace_after_the_hook(on_bench, hook, spec_grace, ov
     on_bench(test, script)
 
 
-def test_a_failing_hook_before_the_stop_is_told_and_the_container_stopped(on_bench):
+def test_a_failing_hook_before_the_stop_is_reported_and_the_container_stopped(on_bench):
     async def test(bench) -> None:
         pod = make_pod(hooked(pre_stop=RUN))
         await bench.sync(pod)

@@ -134,7 +134,7 @@ def test_what_has_not_changed_gives_the_same_record_and_what_has_a_new_one(on_be
     on_bench(test)
 
 
-def test_last_words_that_come_later_are_read(on_bench):
+def test_termination_messages_that_come_later_are_read(on_bench):
     async def test(bench) -> None:
         pod = make_pod(replace(make_container("a"), termination_message_policy="FallbackToLogsOnError"))
         await bench.sync(pod)

@@ -202,7 +202,7 @@ def test_a_started_container_is_recorded(on_bench):
         pytest.param(fails_to_start("no such file"), "RunContainerError", "no such file", id="start"),
     ],
 )
-def test_failures_of_the_runtime_are_told_without_their_code(on_bench, life, reason, message):
+def test_failures_of_the_runtime_are_reported_without_their_code(on_bench, life, reason, message):
     async def test(bench) -> None:
         outcome = await bench.sync(make_pod("a"))
         assert outcome.failures == {"a": StartFailure(reason, message)}
@@ -213,7 +213,7 @@ def test_failures_of_the_runtime_are_told_without_their_code(on_bench, life, rea
     on_bench(test, Script(lives=always(life)))
 
 
-def test_a_missing_image_is_told_with_its_reason(on_bench):
+def test_a_missing_image_is_reported_with_its_reason(on_bench):
     async def test(bench) -> None:
         bench.images.missing = MissingImage("ErrImagePull", "no such host")
         outcome = await bench.sync(make_pod("a"))

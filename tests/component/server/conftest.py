@@ -27,10 +27,10 @@ from klet.host.images import BUSYBOX_IMAGE
 from klet.metrics import MetricRegistry
 from klet.server.auth.access import AlwaysAllow, Authorizer
 from klet.server.auth.certificates import CertificateAuthenticator, ClientAuthorities
-from klet.server.auth.gate import RequestGate
+from klet.server.auth.filter import AuthFilter
 from klet.server.auth.reviews import LIMITS, Retrying, ReviewLimits
 from klet.server.auth.tokens import TokenAuthenticator
-from klet.server.listener import DoorLimits, ListenAddress, SecureListener, SocketListener, take
+from klet.server.listener import ListenAddress, ListenerLimits, SecureListener, SocketListener, listen_on
 from klet.server.routes.health import HealthCheck, HealthRoutes
 from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
@@ -41,7 +41,7 @@ from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.context import TlsSettings
 from klet.server.tls.serving import FollowedAuthorities, ServingContext
 from klet.testing.builders import make_pod
-from klet.testing.clock import HastyClock
+from klet.testing.clock import FastClock
 from klet.testing.cri_configs import build_container_config, build_sandbox_config
 from klet.testing.fake_runtime.images import FakeImage
 from klet.testing.fake_runtime.machine import FakeRuntime
@@ -113,7 +113,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 @dataclass
 class Streamer:
-    """The runtime's streaming endpoint: it notes the head of each request and then does as it is told."""
+    """The runtime's streaming endpoint: it notes the head of each request and then does as it is reported."""
 
     behave: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]] = echo
     heads: list[bytes] = field(default_factory=list)
@@ -195,7 +195,7 @@ class Setup:
     has_debugging: bool = True
     with_vault: bool = False
     """Run another pod, `default/vault` with the UID `vault-uid`."""
-    limits: DoorLimits = field(default_factory=DoorLimits)
+    limits: ListenerLimits = field(default_factory=ListenerLimits)
     token_ttl: timedelta = timedelta(minutes=2)
     review_limits: ReviewLimits = LIMITS
 
@@ -294,7 +294,7 @@ async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[
         certified = CertifiedConnections(clock=clock)
         kubelet.contexts, kubelet.authorities, kubelet.certified = contexts, authorities, certified
         retrying = Retrying(clock=clock, randomness=random.Random(1))
-        gate = RequestGate(
+        auth = AuthFilter(
             certificates=CertificateAuthenticator(authorities=authorities, clock=clock)
             if setup.with_client_ca
             else None,
@@ -311,12 +311,12 @@ async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[
             allows_anonymous=setup.allows_anonymous,
             is_fine_grained=True,
         )
-        taken = take(ListenAddress(host="127.0.0.1", port=0, name="address, port"))
+        taken = listen_on(ListenAddress(host="127.0.0.1", port=0, name="address, port"))
         listener = SecureListener(
             listener=taken,
             contexts=contexts,
             certified=certified,
-            gate=gate,
+            auth=auth,
             routes=kubelet.routes,
             clock=clock,
             has_debugging=setup.has_debugging,
@@ -330,7 +330,7 @@ async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[
                 listener,
                 authorities,
                 FollowedAuthorities(
-                    authorities=authorities, context=contexts, connections=certified, clock=HastyClock()
+                    authorities=authorities, context=contexts, connections=certified, clock=FastClock()
                 ),
                 SocketListener(path=kubelet.socket, routes=kubelet.routes, clock=clock),
             )
@@ -356,16 +356,16 @@ async def kubelet(start: Callable[..., Any]) -> AsyncIterator[Kubelet]:
 
 @pytest.fixture
 def logged() -> Callable[[str], Any]:
-    """Waits at its end until something is told: `async with logged("Serving with"): …`."""
+    """Waits at its end until something is reported: `async with logged("Serving with"): …`."""
 
     @asynccontextmanager
     async def wait(text: str) -> AsyncIterator[None]:
-        told = asyncio.Event()
+        reported = asyncio.Event()
 
         class Watch(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:
                 if text in record.getMessage():
-                    told.set()
+                    reported.set()
 
         watch, logger = Watch(), logging.getLogger("klet.server")
         before = logger.level
@@ -373,7 +373,7 @@ def logged() -> Callable[[str], Any]:
         logger.setLevel(logging.INFO)
         try:
             yield
-            await asyncio.wait_for(told.wait(), PROMPTLY)
+            await asyncio.wait_for(reported.wait(), PROMPTLY)
         finally:
             logger.setLevel(before)
             logger.removeHandler(watch)

@@ -12,7 +12,7 @@ import pytest
 from yarl import URL
 
 from klet.aio.clock import SystemClock
-from klet.server.listener import HealthListener, ListenAddress, ListenError, ReadOnlyListener, take
+from klet.server.listener import HealthListener, ListenAddress, ListenError, ReadOnlyListener, listen_on
 from klet.testing.clock import ManualClock
 
 
@@ -131,9 +131,11 @@ async def test_without_debugging_a_line_break_is_a_character_like_any_other(star
 
 async def test_a_port_that_is_taken(kubelet):
     address = ListenAddress(host="127.0.0.1", port=kubelet.port, name="address, port")
-    told = rf"^cannot listen on 127\.0\.0\.1:{kubelet.port} \(address, port\): \S+ \(pid {os.getpid()}\) has the port: "
-    with pytest.raises(ListenError, match=told):
-        take(address)
+    reported = (
+        rf"^cannot listen on 127\.0\.0\.1:{kubelet.port} \(address, port\): \S+ \(pid {os.getpid()}\) has the port: "
+    )
+    with pytest.raises(ListenError, match=reported):
+        listen_on(address)
 
 
 @pytest.mark.parametrize(
@@ -145,13 +147,13 @@ async def test_a_port_that_is_taken(kubelet):
 )
 def test_an_address_of_another_machine(host, expected):
     with pytest.raises(ListenError, match=f"^{re.escape(expected)}"):
-        take(ListenAddress(host=host, port=1, name="address"))
+        listen_on(ListenAddress(host=host, port=1, name="address"))
 
 
-async def test_the_listener_for_readers(kubelet, logged):
-    taken = take(ListenAddress(host="127.0.0.1", port=0, name="address, readOnlyPort"))
+async def test_the_read_only_listener(kubelet, logged):
+    taken = listen_on(ListenAddress(host="127.0.0.1", port=0, name="address, readOnlyPort"))
     async with asyncio.TaskGroup() as group:
-        async with logged("for readers"):
+        async with logged("read-only"):
             task = group.create_task(ReadOnlyListener(listener=taken, routes=kubelet.routes, clock=SystemClock()).run())
         async with aiohttp.ClientSession(f"http://127.0.0.1:{taken.getsockname()[1]}") as session:
             for path, expected in (
@@ -167,7 +169,7 @@ async def test_the_listener_for_readers(kubelet, logged):
         task.cancel()
 
 
-async def test_the_listener_of_health(kubelet, unused_tcp_port, logged):
+async def test_the_health_listener(kubelet, unused_tcp_port, logged):
     address = ListenAddress(host="127.0.0.1", port=unused_tcp_port, name="healthzBindAddress, healthzPort")
     listener = HealthListener(address=address, routes=kubelet.routes, clock=SystemClock())
     async with asyncio.TaskGroup() as group:
@@ -199,11 +201,11 @@ async def test_a_port_of_health_that_is_taken_is_tried_again(kubelet, unused_tcp
 
 
 def test_leading_zeros_of_an_address_are_no_octal_numbers():
-    with take(ListenAddress(host="0127.0.0.01", port=0, name="address, port")) as taken:
+    with listen_on(ListenAddress(host="0127.0.0.01", port=0, name="address, port")) as taken:
         assert taken.getsockname()[0] == "127.0.0.1"
 
 
-async def test_nobody_is_told_what_the_server_is_made_of(kubelet):
+async def test_no_response_names_the_server_software(kubelet):
     async with kubelet.session(None) as session, session.get("/pods") as answer:
         assert answer.status == 401
         assert "Server" not in answer.headers

@@ -77,7 +77,7 @@ async def test_a_bad_certificate_ends_in_an_alert_whatever_comes_with_it(start, 
         assert await kubelet.get("/healthz", name=None, headers=TOKEN) == (200, "ok")
 
 
-async def test_anonymous_users_are_let_in_where_they_may(start):
+async def test_anonymous_users_are_accepted_where_they_may(start):
     async with start(allows_anonymous=True) as kubelet:
         assert await kubelet.get("/healthz", name=None) == (200, "ok")
 
@@ -245,7 +245,7 @@ async def test_users_with_endless_attributes_are_not_remembered():
         api_error(Status(code=504)),
     ],
 )
-async def test_an_api_server_that_stumbles_is_asked_again(start, error):
+async def test_an_api_server_that_fails_for_a_moment_is_asked_again(start, error):
     api = Api(allowed={("get", "healthz")})
     api.errors = [error] * 4
     async with start(authorizer=reviews(api)) as kubelet:
@@ -254,7 +254,7 @@ async def test_an_api_server_that_stumbles_is_asked_again(start, error):
 
 
 @pytest.mark.parametrize(("error", "asked"), [(Unreachable("away"), 5), (api_error(Status(code=403)), 1)])
-async def test_nobody_comes_in_while_the_api_server_does_not_answer(start, error, asked):
+async def test_no_token_is_accepted_while_the_api_server_does_not_answer(start, error, asked):
     api = Api(allowed={("get", "pods")})
     api.errors = [error] * asked
     async with start(authorizer=reviews(api)) as kubelet:

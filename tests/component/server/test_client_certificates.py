@@ -261,7 +261,7 @@ async def test_a_new_pair_and_new_authorities_at_once_are_both_served(pki):
     threads.close()
 
 
-async def test_authorities_that_cannot_be_served_with_let_nobody_in_until_they_can(kubelet, logged, tmp_path):
+async def test_with_authorities_that_cannot_be_used_no_client_is_accepted_until_they_can(kubelet, logged, tmp_path):
     for path, source in zip((tmp_path / "a", tmp_path / "b"), kubelet.pki.pair("server-2"), strict=True):
         path.write_bytes(source.read_bytes())
     await kubelet.contexts.use(tmp_path / "a", tmp_path / "b")
@@ -280,13 +280,13 @@ class Open:
     def __init__(self):
         self.retired = asyncio.Event()
 
-        self.is_cut = False
+        self.is_aborted = False
 
     def retire(self):
         self.retired.set()
 
-    def cut(self):
-        self.is_cut = True
+    def abort(self):
+        self.is_aborted = True
 
 
 def certificate(until):
@@ -304,7 +304,7 @@ async def test_a_connection_ends_with_the_certificate_also_when_the_clock_is_set
     async with asyncio.timeout(PROMPTLY):
         await connection.retired.wait()
     connections.follow_change(is_distrust=True)
-    assert connection.is_cut
+    assert connection.is_aborted
 
 
 async def test_a_connection_that_is_gone_leaves_no_timer():

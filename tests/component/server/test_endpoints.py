@@ -7,20 +7,20 @@ import aiohttp
 import pytest
 
 from klet.aio.clock import SystemClock
-from klet.server.endpoints import AREAS, Door, Standing, WithoutDebugging
-from klet.server.listener import HealthListener, ListenAddress, ReadOnlyListener, take
+from klet.server.endpoints import ENDPOINT_GROUPS, EndpointSupport, ListenerKind, WithoutDebugging
+from klet.server.listener import HealthListener, ListenAddress, ReadOnlyListener, listen_on
 from klet.server.routes.klet import KletRoutes
 
 VALUES = {"namespace": "default", "pod": "web", "container": "main", "uid": "web-uid"}
 VERBS = {"GET": "get", "POST": "create", "PUT": "update", "DELETE": "delete"}
 ROWS = [
-    (area, endpoint, method, re.sub(r"{(\w+)}", lambda found: VALUES.get(found[1], "x"), path))
-    for area in AREAS
-    for endpoint in area.endpoints
+    (group, endpoint, method, re.sub(r"{(\w+)}", lambda found: VALUES.get(found[1], "x"), path))
+    for group in ENDPOINT_GROUPS
+    for endpoint in group.endpoints
     for path in endpoint.paths
     for method in endpoint.methods or VERBS
 ]
-KNOWN = [row for row in ROWS if row[1].standing is not Standing.GATED]
+KNOWN = [row for row in ROWS if row[1].support is not EndpointSupport.GATED]
 NOTHING_THERE = (404, "404: Page Not Found")
 NO_PATH = (404, "404 page not found\n")
 
@@ -36,10 +36,10 @@ class Denies:
         return False
 
 
-def right_of(area, method):
+def right_of(group, method):
     """What must be asked for: the verb, and each subresource that would be enough."""
-    verb = "create" if area.right.is_create else VERBS[method]
-    return verb, [area.right.subresource, "proxy"] if area.right.or_proxy else [area.right.subresource]
+    verb = "create" if group.right.is_create else VERBS[method]
+    return verb, [group.right.subresource, "proxy"] if group.right.or_proxy else [group.right.subresource]
 
 
 def all_routes(kubelet):
@@ -70,8 +70,8 @@ async def test_who_lacks_the_right_of_the_row_is_refused(start, name, user):
     authorizer = Denies()
     async with start(authorizer=authorizer, allows_anonymous=True) as kubelet, kubelet.session(name) as session:
         for row in KNOWN:
-            area, _, method, path = row
-            verb, subresources = right_of(area, method)
+            group, _, method, path = row
+            verb, subresources = right_of(group, method)
             authorizer.asked.clear()
             [(status, body)] = (await ask(session, [row])).values()
             assert (method, path, status) == (method, path, 403)
@@ -82,13 +82,13 @@ async def test_who_lacks_the_right_of_the_row_is_refused(start, name, user):
 async def test_the_api_serves_what_the_table_says(kubelet):
     async with kubelet.session() as session:
         answers = await ask(session, ROWS)
-    for area, endpoint, method, path in ROWS:
+    for group, endpoint, method, path in ROWS:
         answer = answers[method, path]
-        if endpoint.standing is Standing.GATED:
+        if endpoint.support is EndpointSupport.GATED:
             assert (path, answer) == (path, NO_PATH)
-        elif endpoint.standing is Standing.NOT_YET:
+        elif endpoint.support is EndpointSupport.NOT_YET:
             assert (path, answer[0]) == (path, 404)
-        elif Door.API not in area.doors_of(endpoint):
+        elif ListenerKind.API not in group.listeners_of(endpoint):
             assert (path, answer) == (path, NOTHING_THERE)
         else:
             assert answer[0] in {200, 400, 500}, path  # streams miss their upgrade
@@ -97,19 +97,19 @@ async def test_the_api_serves_what_the_table_says(kubelet):
 async def test_without_debugging_the_api_serves_what_the_table_says(start):
     async with start(has_debugging=False) as kubelet, kubelet.session() as session:
         answers = await ask(session, ROWS)
-    assert_without_debugging(answers, Door.API)
+    assert_without_debugging(answers, ListenerKind.API)
 
 
-async def test_the_port_for_readers_serves_what_the_table_says(kubelet, logged):
-    taken = take(ListenAddress(host="127.0.0.1", port=0, name="address, readOnlyPort"))
+async def test_the_read_only_port_serves_what_the_table_says(kubelet, logged):
+    taken = listen_on(ListenAddress(host="127.0.0.1", port=0, name="address, readOnlyPort"))
     listener = ReadOnlyListener(listener=taken, routes=all_routes(kubelet), clock=SystemClock())
     async with asyncio.TaskGroup() as group:
-        async with logged("for readers"):
+        async with logged("read-only"):
             task = group.create_task(listener.run())
         async with aiohttp.ClientSession(f"http://127.0.0.1:{taken.getsockname()[1]}") as session:
             answers = await ask(session, ROWS)
         task.cancel()
-    assert_without_debugging(answers, Door.READERS)
+    assert_without_debugging(answers, ListenerKind.READ_ONLY)
 
 
 async def test_the_port_of_health_serves_what_the_table_says(kubelet, unused_tcp_port, logged):
@@ -122,8 +122,8 @@ async def test_the_port_of_health_serves_what_the_table_says(kubelet, unused_tcp
             answers = await ask(session, ROWS)
         task.cancel()
     assert answers == {
-        (method, path): (200, "ok") if Door.HEALTH in area.doors_of(endpoint) else NO_PATH
-        for area, endpoint, method, path in ROWS
+        (method, path): (200, "ok") if ListenerKind.HEALTH in group.listeners_of(endpoint) else NO_PATH
+        for group, endpoint, method, path in ROWS
     }
 
 
@@ -134,15 +134,15 @@ def test_every_handler_is_found_among_the_routes(kubelet):
     assert [path for find, path in rows if find(()) is not None] == []
 
 
-def assert_without_debugging(answers, door):
-    for area, endpoint, method, path in ROWS:
+def assert_without_debugging(answers, kind):
+    for group, endpoint, method, path in ROWS:
         answer = answers[method, path]
-        if endpoint.standing is Standing.GATED or area.without_debugging is WithoutDebugging.GONE:
+        if endpoint.support is EndpointSupport.GATED or group.without_debugging is WithoutDebugging.GONE:
             assert (path, answer) == (path, NO_PATH)
-        elif area.without_debugging is WithoutDebugging.REFUSED:
+        elif group.without_debugging is WithoutDebugging.REFUSED:
             assert (path, answer) == (path, (405, "Debug endpoints are disabled.\n"))
-        elif endpoint.standing is Standing.NOT_YET:
+        elif endpoint.support is EndpointSupport.NOT_YET:
             assert (path, answer[0]) == (path, 404)
         else:
-            is_served = door in area.doors_of(endpoint)
+            is_served = kind in group.listeners_of(endpoint)
             assert (path, answer[0]) == (path, 200 if is_served else 404)

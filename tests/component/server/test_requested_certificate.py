@@ -15,7 +15,7 @@ from klet.certs.maker import AuthorityFiles, CertificateMaker
 from klet.embedded.signer import ClusterSigner
 from klet.journal.memory import MemoryJournal
 from klet.kube.informer import InformerSettings
-from klet.testing.clock import HastyClock
+from klet.testing.clock import FastClock
 
 PROMPTLY = 30
 DAY = timedelta(days=1)
@@ -51,7 +51,7 @@ async def test_an_expired_requested_certificate_is_not_shown(start, pki):
 
 
 async def test_requested_certificates_are_served_as_they_come(start, cluster, pki, tmp_path, logged):
-    clock, threads = HastyClock(), Threads(limit=1)
+    clock, threads = FastClock(), Threads(limit=1)
     tools = CertificateTools(
         maker=CertificateMaker(clock=clock),
         threads=threads,

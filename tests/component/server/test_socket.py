@@ -318,7 +318,7 @@ async def test_clients_that_leave_before_the_answer_begins_are_no_error(bench, c
         pytest.param(b"POST /pods HTTP/1.1\r\nContent-Length: no\r\n\r\n", id="a length that is no number"),
     ],
 )
-async def test_nonsense_is_refused_and_told_in_one_line(bench, caplog, request_):
+async def test_nonsense_is_refused_and_logged_in_one_line(bench, caplog, request_):
     reader, writer = await asyncio.open_unix_connection(str(bench.path))
     async with asyncio.timeout(PROMPTLY):
         writer.write(request_)
@@ -326,18 +326,18 @@ async def test_nonsense_is_refused_and_told_in_one_line(bench, caplog, request_)
     writer.close()
     await writer.wait_closed()
     assert answer.startswith(b"HTTP/1.1 400 ")
-    told = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert [(record.levelname, record.exc_info) for record in told] == [("WARNING", None)]
-    assert told[0].getMessage().startswith("Request refused")
+    reported = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [(record.levelname, record.exc_info) for record in reported] == [("WARNING", None)]
+    assert reported[0].getMessage().startswith("Request refused")
     assert await bench.get("/healthz") == (200, "ok")
 
 
-async def test_a_view_that_fails_is_told_with_its_trace(bench, caplog):
+async def test_a_handler_that_fails_is_logged_with_its_trace(bench, caplog):
     bench.health.errors = None
     status, _ = await bench.get("/healthz")
     assert status == 500
-    [told] = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert told.exc_info is not None
+    [reported] = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert reported.exc_info is not None
 
 
 async def test_followers_do_not_keep_the_agent_from_ending(tmp_path):

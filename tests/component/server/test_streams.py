@@ -277,7 +277,7 @@ async def say_after_the_end(reader, writer):
     writer.write(b"heard %d" % len(data))
 
 
-async def test_a_client_that_has_said_all_still_hears_the_rest(kubelet):
+async def test_a_client_that_has_sent_all_still_gets_the_rest(kubelet):
     kubelet.streamer.behave = say_after_the_end
     reader, writer = await asyncio.open_unix_connection(str(kubelet.socket))
     async with asyncio.timeout(PROMPTLY):
@@ -362,7 +362,7 @@ async def listen_after_the_end(reader, writer):
 heard: list[bytes] = []
 
 
-async def test_a_runtime_that_has_said_all_still_hears_the_rest(kubelet, half_closing):
+async def test_a_runtime_that_has_sent_all_still_gets_the_rest(kubelet, half_closing):
     heard.clear()
     kubelet.streamer.behave = listen_after_the_end
     await half_closing.do(half_closing.tls.write, upgrade())

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from klet.aio.clock import SystemClock
-from klet.server.listener import DoorLimits
+from klet.server.listener import ListenerLimits
 from klet.server.tls.context import TlsError, TlsSettings, apply_settings, choose_ciphers
 from klet.server.tls.serving import FollowedPair
 
@@ -83,7 +83,7 @@ async def test_old_versions_are_not_spoken(kubelet):
 
 
 async def test_a_client_that_does_not_shake_hands_is_let_go(start):
-    async with start(limits=DoorLimits(handshake=timedelta(milliseconds=50))) as kubelet:
+    async with start(limits=ListenerLimits(handshake=timedelta(milliseconds=50))) as kubelet:
         reader, writer = await asyncio.open_connection("127.0.0.1", kubelet.port)
         async with asyncio.timeout(PROMPTLY):
             assert await reader.read() == b""

@@ -85,6 +85,6 @@ async def use_streams(start):
 
 
 @pytest.mark.parametrize("make_loop", [uvloop.new_event_loop, asyncio.new_event_loop])
-def test_the_front_on_both_event_loops(start, make_loop):
+def test_connections_on_both_event_loops(start, make_loop):
     with asyncio.Runner(loop_factory=make_loop) as runner:
         runner.run(use_streams(start))

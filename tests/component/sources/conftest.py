@@ -30,9 +30,9 @@ class Sink:
 
 
 class Journal(MemoryJournal):
-    """A journal that tells its decisions."""
+    """A journal that shows its decisions."""
 
-    async def told(self) -> list[str]:
+    async def reported(self) -> list[str]:
         return [cause.finding.decision for cause in await self.find(CauseQuery())]
 
 

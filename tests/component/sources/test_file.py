@@ -66,7 +66,7 @@ async def test_what_is_there_is_listed_by_name(directory, start, sink):
     assert await sink.until(1) == ["one-n", "two-n"]
 
 
-async def test_an_empty_directory_is_heard(directory, start, sink):
+async def test_an_empty_directory_is_reported(directory, start, sink):
     start(directory)
     assert await sink.until(1) == []
 
@@ -114,7 +114,9 @@ async def test_of_two_files_with_one_pod_the_last_wins(directory, start, sink, t
     assert await sink.until(2) == ["web-n"]
 
 
-async def test_a_bad_manifest_is_told_once_and_the_others_run(directory, start, sink, journal, clock, settled, caplog):
+async def test_a_bad_manifest_is_reported_once_and_the_others_run(
+    directory, start, sink, journal, clock, settled, caplog
+):
     (directory / "a.yaml").write_text(manifest("web"))
     (directory / "b.yaml").write_text("kind: Service")
     start(directory)
@@ -122,12 +124,12 @@ async def test_a_bad_manifest_is_told_once_and_the_others_run(directory, start, 
     for _ in range(3):
         await settled()
         clock.advance(PERIOD)
-    assert await journal.told() == ["ManifestRejected"]
+    assert await journal.reported() == ["ManifestRejected"]
     assert caplog.messages == ["Manifest not used"]
     assert caplog.records[0].error == f"{directory}/b.yaml: document 1: kind: 'Service' is not Pod"
 
 
-async def test_each_bad_content_is_told(directory, start, sink, journal, wait_for):
+async def test_each_bad_content_is_reported(directory, start, sink, journal, wait_for):
     start(directory)
     await sink.until(1)
     (directory / "b.yaml").write_text("kind: Service")
@@ -136,10 +138,10 @@ async def test_each_bad_content_is_told(directory, start, sink, journal, wait_fo
     (directory / "b.yaml").write_text("kind: Service\nmetadata: {}\n")
     (directory / "z.yaml").write_text(manifest("z"))
     await sink.until(3)
-    assert await journal.told() == ["ManifestRejected", "ManifestRejected"]
+    assert await journal.reported() == ["ManifestRejected", "ManifestRejected"]
     (directory / "b.yaml").write_text(manifest("b"))
     assert await sink.until(4) == ["b-n", "x-n", "z-n"]
-    assert (await journal.told())[-1] == "ManifestSettled"
+    assert (await journal.reported())[-1] == "ManifestSettled"
 
 
 async def test_a_pod_whose_manifest_turned_bad_runs_until_the_next_listing(
@@ -171,7 +173,7 @@ async def test_a_manifest_repaired_in_time_loses_nothing(directory, start, sink,
     assert len(sink.sets) == 1
 
 
-async def test_a_missing_directory_is_heard_as_empty_and_watched_for(tmp_path, start, sink):
+async def test_a_missing_directory_counts_as_empty_and_is_watched_for(tmp_path, start, sink):
     directory = tmp_path / "later" / "manifests"
     start(directory)
     assert await sink.until(1) == []
@@ -224,10 +226,10 @@ async def test_a_single_file_that_is_bad_keeps_its_pod(directory, start, sink, c
         clock.advance(PERIOD)
     await settled()
     assert len(sink.sets) == 1
-    assert await journal.told() == ["ManifestRejected"]
+    assert await journal.reported() == ["ManifestRejected"]
 
 
-async def test_what_is_neither_directory_nor_file_is_an_error_and_is_not_heard(
+async def test_what_is_neither_directory_nor_file_is_an_error_and_not_a_source(
     tmp_path, start, sink, journal, wait_for
 ):
     path = tmp_path / "pipe"

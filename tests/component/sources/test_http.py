@@ -20,7 +20,7 @@ def manifest(name: str) -> bytes:
 
 
 class Server:
-    """Answers with whatever it was told."""
+    """Answers with whatever it was reported."""
 
     def __init__(self) -> None:
         self.body = b""
@@ -149,10 +149,10 @@ async def test_another_status_keeps_the_pods(server, start, sink, poll, journal,
     assert caplog.records[0].error == f"{server.url.partition('?')[0]}: 503 Service Unavailable"
     server.status = 200
     await poll()
-    assert await journal.told() == ["SourceUnavailable", "SourceAvailable"]
+    assert await journal.reported() == ["SourceUnavailable", "SourceAvailable"]
 
 
-async def test_a_bad_body_is_told_once_and_keeps_the_pods(server, start, sink, poll, journal):
+async def test_a_bad_body_is_reported_once_and_keeps_the_pods(server, start, sink, poll, journal):
     server.body = manifest("web")
     start()
     await sink.until(1)
@@ -160,11 +160,11 @@ async def test_a_bad_body_is_told_once_and_keeps_the_pods(server, start, sink, p
     await poll()
     await poll()
     assert len(sink.sets) == 1
-    assert await journal.told() == ["ManifestRejected"]
+    assert await journal.reported() == ["ManifestRejected"]
     server.body = manifest("db")
     await poll()
     assert await sink.until(2) == ["db-n"]
-    assert await journal.told() == ["ManifestRejected", "ManifestSettled"]
+    assert await journal.reported() == ["ManifestRejected", "ManifestSettled"]
 
 
 async def test_a_bad_pod_spoils_its_list(server, start, sink, poll, journal):
@@ -172,7 +172,7 @@ async def test_a_bad_pod_spoils_its_list(server, start, sink, poll, journal):
     start()
     await poll()
     assert sink.sets == []
-    assert await journal.told() == ["ManifestRejected"]
+    assert await journal.reported() == ["ManifestRejected"]
 
 
 async def test_a_body_without_end_is_refused(server, start, sink, poll, caplog):
@@ -183,7 +183,7 @@ async def test_a_body_without_end_is_refused(server, start, sink, poll, caplog):
     assert "longer than" in caplog.records[0].error
 
 
-async def test_many_failures_get_quiet_and_their_end_is_told(server, start, sink, poll, caplog):
+async def test_many_failures_get_quiet_and_their_end_is_reported(server, start, sink, poll, caplog):
     caplog.set_level(logging.DEBUG, logger="klet")
     server.status = 404
     start()
@@ -192,8 +192,8 @@ async def test_many_failures_get_quiet_and_their_end_is_told(server, start, sink
     server.status, server.body = 200, manifest("web")
     await poll()
     assert await sink.until(1) == ["web-n"]
-    told = [(record.levelname, record.getMessage()) for record in caplog.records if record.name.startswith("klet.")]
-    assert told == [
+    reported = [(record.levelname, record.getMessage()) for record in caplog.records if record.name.startswith("klet.")]
+    assert reported == [
         *[("WARNING", "Manifests not read from the URL")] * 3,
         ("WARNING", "Manifests not read from the URL, dropping verbosity"),
         *[("DEBUG", "Manifests not read from the URL")] * 2,

@@ -83,7 +83,7 @@ async def test_a_half_done_call_has_its_effect(client, runtime):
 
 
 @pytest.mark.parametrize("source", ["containerd", "cri"])
-async def test_event_streams_tell_what_happens_and_break(client, runtime, source):
+async def test_event_streams_report_what_happens_and_break(client, runtime, source):
     events = ContainerdEvents(connection=client.runtime) if source == "containerd" else CriEvents(runtime=client)
     seen = asyncio.Queue()
 
@@ -106,7 +106,7 @@ async def test_event_streams_tell_what_happens_and_break(client, runtime, source
         runtime.disconnect()
 
 
-async def test_the_cgroup_driver_is_told(client):
+async def test_the_cgroup_driver_is_reported(client):
     answer = await client.runtime_config(pb.RuntimeConfigRequest())
     assert answer.linux.cgroup_driver == pb.CGROUPFS
 

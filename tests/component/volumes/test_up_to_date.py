@@ -119,7 +119,7 @@ async def until_other(path, name, text):
     raise AssertionError("a watch of a directory never ends")
 
 
-async def test_a_token_lives_on_over_days_and_an_outage(volume_node, cluster, pod_with):
+async def test_a_token_is_renewed_over_days_and_an_outage(volume_node, cluster, pod_with):
     """Nothing happens at the API server: it is time alone that renews it."""
     await cluster.put("cfg", x="1")
     pod = await cluster.client.create(pod_with(TOKEN, serviceAccountName="default"), "default")
@@ -251,7 +251,7 @@ async def test_without_a_watch_the_next_look_finds_it(volume_node, cluster, pod_
         task.cancel()
 
 
-async def test_an_agent_that_starts_anew_goes_on_where_it_was(volume_node, cluster, pod_with):
+async def test_an_agent_that_restarts_continues_where_it_was(volume_node, cluster, pod_with):
     await cluster.put("cfg", x="1")
     pod = pod_with(CONFIG)
     first = volume_node()

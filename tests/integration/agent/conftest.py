@@ -67,8 +67,8 @@ class RunningAgent:
                 said += line.decode()
         return said
 
-    async def heard(self, name: str, *decisions: str, uid: str = "") -> list[dict]:
-        """Wait until this life of the agent has told these decisions about a pod, in this order; returns them."""
+    async def recorded(self, name: str, *decisions: str, uid: str = "") -> list[dict]:
+        """Wait until this run of the agent has recorded these decisions about a pod, in this order; return them."""
         found = []
         wanted = list(decisions)
         try:
@@ -87,14 +87,14 @@ class RunningAgent:
         pytest.fail(f"{name}: {wanted} never came; the journal says:\n{story}\nthe agent says:\n{self.log}")
 
     async def records(self, **query: str) -> AsyncGenerator[dict, None]:
-        """What this life tells, as it tells it, from its beginning."""
+        """Yield the records of this run, from its beginning, as they are made."""
         query = {"follow": "true", "since": self._since} | query
         async with self.session.get("http://agent/klet/v1/journal", params=query) as answer:
             async for line in answer.content:
                 yield json.loads(line)
 
     async def until(self, condition: Callable[[dict[str, Pod]], bool], *, what: str) -> None:
-        """Wait for a state that no single decision tells. Every change of a status is in the memory at once."""
+        """Wait for a state that no single decision shows. Every change of a status is in the memory at once."""
         try:
             async with asyncio.timeout(DEADLINE), aclosing(changes_of(self._root / MEMORY)) as changes:
                 async for _ in changes:
@@ -103,7 +103,7 @@ class RunningAgent:
         except TimeoutError:
             pytest.fail(f"{what} never came; the agent says:\n{self.log}\n{await self.text('/pods')}")
 
-    async def until_told(self, condition: Callable[[], Awaitable[bool]], *, what: str) -> None:
+    async def until_recorded(self, condition: Callable[[], Awaitable[bool]], *, what: str) -> None:
         """Wait for a state of the machine that comes with one of the agent's decisions."""
         try:
             async with asyncio.timeout(DEADLINE), aclosing(self.records()) as records:
@@ -221,7 +221,7 @@ class Node:
             pytest.fail(f"the agent did not come up:\n{agent.log}")
 
     async def _until_listening(self, agent: RunningAgent) -> None:
-        """The socket appears when the agent listens on it; one that an earlier life left answers nobody."""
+        """The socket appears when the agent listens on it; one that a previous run left does not answer."""
         async with aclosing(changes_of(self.root / SOCKET)) as changes:
             async for _ in changes:
                 try:

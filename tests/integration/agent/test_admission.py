@@ -16,9 +16,9 @@ async def test_a_profile_where_the_host_has_no_app_armor(node, manifest):
     node.write("armored", manifest("armored", main=FOREVER, spec=context))
     async with node.run() as agent:
         if MachineReader().has_app_armor():
-            await agent.heard("armored", "Ready")
+            await agent.recorded("armored", "Ready")
             return
-        await agent.heard("armored", "AppArmor")
+        await agent.recorded("armored", "AppArmor")
         await agent.until(lambda pods: pods["armored"].status.phase == "Failed", what="the rejection")
         status = (await agent.pod("armored")).status
         message = "Pod was rejected: Cannot enforce AppArmor: AppArmor is not enabled on the host"
@@ -30,16 +30,16 @@ async def test_groups_that_the_runtime_would_add_all_the_same(node, cri, manifes
     context = {"securityContext": {"supplementalGroupsPolicy": "Strict"}}
     node.write("strict", manifest("strict", main=FOREVER, spec=context))
     async with node.run() as agent:
-        await agent.heard("strict", "Ready" if can else "SupplementalGroupsPolicyNotSupported")
+        await agent.recorded("strict", "Ready" if can else "SupplementalGroupsPolicyNotSupported")
 
 
 async def test_a_full_node(node, manifest):
     """Static pods are critical: none of them makes room for another."""
     node.write("first", manifest("first", main=FOREVER))
     async with node.run(maxPods=1) as agent:
-        await agent.heard("first", "Ready")
+        await agent.recorded("first", "Ready")
         node.write("second", manifest("second", main=FOREVER))
-        (rejected,) = await agent.heard("second", "UnexpectedAdmissionError")
+        (rejected,) = await agent.recorded("second", "UnexpectedAdmissionError")
         assert rejected["message"].endswith("to reclaim resources: [(res: pods, q: 1), ]")
         assert "used: 1, capacity: 1" in rejected["measurements"]["why"]
         assert (await agent.pod("first")).status.phase == "Running"
@@ -67,7 +67,7 @@ async def test_a_container_without_limits_sees_what_the_node_has_for_pods(node, 
         "evictionHard": {"memory.available": "64Mi"},
     }
     async with node.run(**settings) as agent:
-        await agent.heard("told", "Ready")
+        await agent.recorded("told", "Ready")
         environment, file, mounted = (await agent.said("told", "main", until="tmpfs")).splitlines()
         assert (int(environment), int(file)) == (left, left)
         (size,) = [option for option in mounted.split()[3].split(",") if option.startswith("size=")]

@@ -41,11 +41,11 @@ async def test_the_first_status_of_each_pod_equals_the_last(node, manifest, cri)
         node.write("unready", probed(manifest, "unready", "false"))
         node.write("job", manifest("job", main="echo done", spec={"restartPolicy": "Never"}))
         node.write("crash", manifest("crash", main="exit 3"))
-        await agent.heard("crash", "BackOff")
-        await agent.heard("web", "Ready")
-        await agent.heard("ready", "Ready")
-        await agent.heard("unready", "Started")
-        await agent.heard("job", "Finished")
+        await agent.recorded("crash", "BackOff")
+        await agent.recorded("web", "Ready")
+        await agent.recorded("ready", "Ready")
+        await agent.recorded("unready", "Started")
+        await agent.recorded("job", "Finished")
         last = {name: pod.status for name, pod in (await agent.pods()).items()}
         containers = await starts_seen(cri)
         await node.remembers(last)
@@ -64,15 +64,15 @@ async def test_the_first_status_of_each_pod_equals_the_last(node, manifest, cri)
             return seen.keys() == last.keys()
 
         await agent.until(are_all_as_before, what="the first status of each pod")
-        [ready] = await agent.heard("new", "Ready")
+        [ready] = await agent.recorded("new", "Ready")
         for name in last:
-            await agent.heard(name, "Adopted")
+            await agent.recorded(name, "Adopted")
         assert {name: pod.status for name, pod in (await agent.pods()).items() if name in last} == last
         assert containers.items() <= (await starts_seen(cri)).items()
         assert (datetime.fromisoformat(ready["at"]) - began).total_seconds() < DEADLINE
 
         # Its back-off goes on: ten seconds after its end, not at once and not from the start again.
-        restarted, _ = await agent.heard("crash", "Started", "BackOff")
+        restarted, _ = await agent.recorded("crash", "Started", "BackOff")
         ended = last["crash"].container_statuses[0].last_state.terminated.finished_at
         assert 9 <= (datetime.fromisoformat(restarted["at"]) - ended).total_seconds() <= 15
         assert [c.restart_count for c in (await agent.pod("crash")).status.container_statuses] == [2]
@@ -91,30 +91,30 @@ async def test_a_pull_that_failed_is_tried_again_when_its_back_off_is_over_and_n
     pod["spec"]["containers"][0]["image"] = "127.0.0.1:1/nobody/listens:1"
     async with node.run() as agent:
         node.write("web", pod)
-        [failed] = await agent.heard("web", "Failed")
+        [failed] = await agent.recorded("web", "Failed")
         await agent.until(is_backing_off, what="the back-off")
         last = (await agent.pod("web")).status
         await node.remembers({"web": last})
         await agent.kill()
     async with node.run() as agent:
-        # Nothing changes at first, so nothing but this record tells that the pod was taken in.
-        await agent.heard("web", "Adopted")
+        # Nothing changes at first, so only this record shows that the pod was adopted.
+        await agent.recorded("web", "Adopted")
         assert (await agent.pod("web")).status == last
-        _, pulling = await agent.heard("web", "BackOff", "Pulling")
+        _, pulling = await agent.recorded("web", "BackOff", "Pulling")
         waited = datetime.fromisoformat(pulling["at"]) - datetime.fromisoformat(failed["at"])
         assert 9.9 <= waited.total_seconds() <= DEADLINE + 10
         assert "Traceback" not in agent.log
 
 
-async def test_a_damaged_memory_is_set_aside_and_harms_nobody(node, manifest, cri):
+async def test_a_damaged_memory_is_set_aside_and_affects_no_pod(node, manifest, cri):
     node.write("web", manifest("web", main=FOREVER))
     async with node.run() as agent:
-        await agent.heard("web", "Ready")
+        await agent.recorded("web", "Ready")
         containers = await starts_seen(cri)
         await agent.kill()
     (node.root / "klet-memory.json").write_text('{"kind": "AgentMemory"')
     async with node.run() as agent:
-        await agent.heard("web", "PodAdded", "Ready")
+        await agent.recorded("web", "PodAdded", "Ready")
         assert await starts_seen(cri) == containers
         assert "Checkpoint is damaged and was set aside" in agent.log
     assert len(list(node.root.glob("klet-memory.json.corrupt-*"))) == 1

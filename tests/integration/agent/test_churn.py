@@ -251,7 +251,7 @@ async def test_kills_at_any_moment_start_nothing_twice_and_leak_nothing(node, ma
             await agent.until(lambda pods: pods.keys() == wanted and all(map(is_settled, pods.values())), what="rest")
             churn.remove_all()
             await agent.until(lambda pods: not pods, what="the end of all pods")
-            await agent.until_told(is_nothing_left, what="the removal of everything")
+            await agent.until_recorded(is_nothing_left, what="the removal of everything")
     if complaints := check_lives(witness):
         pytest.fail("\n".join(f"{complaint}\n{story(node, uid)}" for uid, complaint in complaints))
     assert names_in(node.logs) == []

@@ -38,7 +38,7 @@ async def test_an_environment_of_all_kinds_and_parts_of_volumes(node, manifest):
     ]
     async with node.run() as agent:
         node.write("web", pod)
-        await agent.heard("web", "Started", "Started", "Ready")
+        await agent.recorded("web", "Started", "Started", "Ready")
         said = await agent.said("web", "main", until="hello\n")
         assert said.splitlines()[:3] == ["Ada", "Lovelace|250|1048576|web-node|in web-node", "hello"]
         uid = (await agent.pod("web")).metadata.uid
@@ -47,7 +47,7 @@ async def test_an_environment_of_all_kinds_and_parts_of_volumes(node, manifest):
         assert (volume / "homes/web-node/here").read_text() == "x\n"
         assert has_mounts_under(directory / "volume-subpaths")
         node.remove("web")
-        await agent.heard("web", "Finished", "Removed")
+        await agent.recorded("web", "Finished", "Removed")
         assert not directory.exists()
         assert not has_mounts_under(node.root / "pods")
 
@@ -61,11 +61,11 @@ async def test_what_this_runtime_or_node_does_not_have_is_said(node, manifest):
         node.write("locked", locked)
         node.write("users", manifest("users", main=FOREVER, spec={"hostUsers": False}))
         node.write("class", manifest("class", main=FOREVER, spec={"runtimeClassName": "kata"}))
-        [failed] = await agent.heard("locked", "Failed")
+        [failed] = await agent.recorded("locked", "Failed")
         assert failed["message"].endswith("but it is not supported by the runtime")
-        [users] = await agent.heard("users", "FailedCreatePodSandBox")
+        [users] = await agent.recorded("users", "FailedCreatePodSandBox")
         assert users["message"] == (
             "Failed to create pod sandbox: can't set `spec.hostUsers: false`, runtime does not support user namespaces"
         )
-        [unknown] = await agent.heard("class", "FailedCreatePodSandBox")
+        [unknown] = await agent.recorded("class", "FailedCreatePodSandBox")
         assert unknown["message"] == 'Failed to create pod sandbox: runtimeclass.node.k8s.io "kata" not found'

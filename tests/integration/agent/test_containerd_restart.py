@@ -32,8 +32,8 @@ async def test_pods_run_on_and_the_agent_goes_on(own_containerd, build_node, man
         node.write("web", manifest("web", one=FOREVER, two=FOREVER))
         node.write("victim", manifest("victim", main=FOREVER))
         async with node.run() as agent, connect(runtime_endpoint=daemon.endpoint, timeout=REQUEST_TIMEOUT) as cri:
-            await agent.heard("web", "Ready")
-            await agent.heard("victim", "Ready")
+            await agent.recorded("web", "Ready")
+            await agent.recorded("victim", "Ready")
             before = await running(cri)
             status = (await agent.pod("web")).status
 
@@ -41,14 +41,14 @@ async def test_pods_run_on_and_the_agent_goes_on(own_containerd, build_node, man
             daemon.process.wait()
             await kill_process(before["victim-node", "main"][1])
             node.write("late", manifest("late", main=FOREVER))
-            await agent.heard("late", "PodAdded")
+            await agent.recorded("late", "PodAdded")
             async with restart_containerd(daemon, clock=SystemClock()) as again:
                 # What died meanwhile is noticed, what came meanwhile is started.
-                await agent.heard("victim", "RestartContainer", "Started", "Ready")
-                await agent.heard("late", "Started", "Ready")
+                await agent.recorded("victim", "RestartContainer", "Started", "Ready")
+                await agent.recorded("late", "Started", "Ready")
                 # The event stream is there again: a new pod is ready long before the next relist.
                 node.write("new", manifest("new", main=FOREVER))
-                await agent.heard("new", "PodAdded", "Ready")
+                await agent.recorded("new", "PodAdded", "Ready")
                 after = await running(again)
                 assert {key: after[key] for key in before if key[0] == "web-node"} == {
                     key: before[key] for key in before if key[0] == "web-node"

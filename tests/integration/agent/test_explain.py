@@ -26,7 +26,7 @@ CLOCK = r"\d\d:\d\d:\d\d UTC"
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     """What one command printed."""
 
     code: int
@@ -46,7 +46,7 @@ class Told:
         return " ".join(self.screen.split())
 
 
-async def klet(*arguments: str) -> Told:
+async def klet(*arguments: str) -> Reported:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "klet", *arguments),
         stdin=asyncio.subprocess.DEVNULL,
@@ -55,7 +55,7 @@ async def klet(*arguments: str) -> Told:
         env={name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"TZ": "UTC"},
     )
     output, errors = await process.communicate()
-    return Told(process.returncode or 0, output.decode(), errors.decode())
+    return Reported(process.returncode or 0, output.decode(), errors.decode())
 
 
 def probing(kind: str, path: str) -> dict:
@@ -88,7 +88,7 @@ def pods(manifest) -> dict[str, dict]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def told(tmp_path_factory, containerd, new_node, manifest):
+async def reported(tmp_path_factory, containerd, new_node, manifest):
     """What `klet explain` says of each pod, by the pod's name in its manifest."""
     async with (
         run_containerd(containerd.directory.with_name(f"{os.getpid()}-explain")) as own,
@@ -98,52 +98,52 @@ async def told(tmp_path_factory, containerd, new_node, manifest):
         for name, pod in pods(manifest).items():
             node.write(name, pod)
         async with node.run() as agent:
-            yield await tell_all(node, agent, cri, own, manifest)
+            yield await explain_all(node, agent, cri, own, manifest)
 
 
-async def tell_all(node, agent, cri, containerd, manifest) -> dict[str, Told]:
+async def explain_all(node, agent, cri, containerd, manifest) -> dict[str, Reported]:
     """Explain each pod as soon as it has gone wrong, so that it is seen in that state."""
-    told: dict[str, Told] = {}
+    reported: dict[str, Reported] = {}
 
-    async def explain(name: str, *options: str) -> Told:
+    async def explain(name: str, *options: str) -> Reported:
         return await klet("explain", f"pod/{name}", *options, "--state-dir", str(node.root))
 
     async def when(name: str, *decisions: str) -> None:
-        await agent.heard(name, *decisions)
-        told[name] = await explain(name)
+        await agent.recorded(name, *decisions)
+        reported[name] = await explain(name)
 
     async def crash() -> None:
         await when("crash", "BackOff")
-        told["json"] = await explain("crash", "-o", "json")
-        told["all"] = await explain("crash", "--all")
-        told["never"] = await explain("crahs")
-        told["node"] = await klet("explain", "node", "-o", "json", "--state-dir", str(node.root))
+        reported["json"] = await explain("crash", "-o", "json")
+        reported["all"] = await explain("crash", "--all")
+        reported["never"] = await explain("crahs")
+        reported["node"] = await klet("explain", "node", "-o", "json", "--state-dir", str(node.root))
 
     async def gone() -> None:
-        await agent.heard("gone", "Finished")
+        await agent.recorded("gone", "Finished")
         node.remove("gone")
         await when("gone", "Removed")
 
     async def network() -> None:
         for name in pods(manifest):
-            await agent.heard(name, "SandboxCreated")
+            await agent.recorded(name, "SandboxCreated")
         await gone()  # what is removed needs the network's plugin too
         with broken_network(containerd):
             node.write("network", manifest("network", main=FOREVER))
             await when("network", "FailedCreatePodSandBox")
 
     async def shown() -> None:
-        await agent.heard("host", "Ready")
-        told["ps"] = await klet("ps", "--state-dir", str(node.root))
+        await agent.recorded("host", "Ready")
+        reported["ps"] = await klet("ps", "--state-dir", str(node.root))
 
     async def hung() -> None:
-        await agent.heard("hung", "Ready")
+        await agent.recorded("hung", "Ready")
         with stopped(await shim_of(cri, (await agent.pod("hung")).metadata.uid, containerd)):
             node.remove("hung")
             await when("hung", "RuntimeNotAnswering")
 
     async def prestop() -> None:
-        await agent.heard("prestop", "Ready")
+        await agent.recorded("prestop", "Ready")
         node.remove("prestop")
         await when("prestop", "PreStopHook")
 
@@ -155,7 +155,7 @@ async def tell_all(node, agent, cri, containerd, manifest) -> dict[str, Told]:
         group.create_task(when("readiness", "Unhealthy", "Unhealthy"))
         group.create_task(when("deadline", "DeadlineExceeded", "Finished"))
         group.create_task(when("well", "Ready"))
-    return told
+    return reported
 
 
 @contextmanager
@@ -266,20 +266,20 @@ def broken_network(containerd):
         ),
     ],
 )
-def test_the_first_screen_names_the_cause(told, name, said):
-    assert told[name].code == 0, told[name].errors
-    assert re.search(said, told[name].words), told[name].output
+def test_the_first_screen_names_the_cause(reported, name, said):
+    assert reported[name].code == 0, reported[name].errors
+    assert re.search(said, reported[name].words), reported[name].output
 
 
-def test_a_pod_that_never_was(told):
-    assert told["never"].code == 1
-    assert told["never"].errors == (
+def test_a_pod_that_never_was(reported):
+    assert reported["never"].code == 1
+    assert reported["never"].errors == (
         "klet: there is no pod 'crahs', and none is remembered; did you mean: default/crash?\n"
     )
 
 
-def test_the_same_in_types(told):
-    document = json.loads(told["json"].output)
+def test_the_same_in_types(reported):
+    document = json.loads(reported["json"].output)
     assert document["state"] | {"restarts": 1} == {
         "phase": "Running",
         "ready": False,
@@ -295,20 +295,20 @@ def test_the_same_in_types(told):
     assert why["since"] < document["now"] < why["nextAt"]
 
 
-def test_the_story_is_folded_and_can_be_had_whole(told):
-    assert "MissingClusterDNS" not in told["crash"].output
-    assert "more records: klet explain --all" in told["crash"].output
-    assert "MissingClusterDNS" in told["all"].output
-    assert told["all"].output.count("main: Created") >= 2
+def test_the_story_is_folded_and_can_be_had_whole(reported):
+    assert "MissingClusterDNS" not in reported["crash"].output
+    assert "more records: klet explain --all" in reported["crash"].output
+    assert "MissingClusterDNS" in reported["all"].output
+    assert reported["all"].output.count("main: Created") >= 2
 
 
-def test_the_node_itself(told):
-    document = json.loads(told["node"].output)
+def test_the_node_itself(reported):
+    document = json.loads(reported["node"].output)
     assert document["node"]["name"] == "node"
     assert [condition["type"] for condition in document["conditions"]] == ["Ready"]
     assert document["timeline"][0]["decision"] == "AgentStarted"
 
 
-def test_a_pod_on_the_nodes_network_has_the_nodes_address(told):
-    [row] = [line.split() for line in told["ps"].output.splitlines() if "host-node" in line]
+def test_a_pod_on_the_nodes_network_has_the_nodes_address(reported):
+    [row] = [line.split() for line in reported["ps"].output.splitlines() if "host-node" in line]
     assert row[5] != "<none>"

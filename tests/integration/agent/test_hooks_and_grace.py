@@ -1,4 +1,4 @@
-"""How containers end on real containerd: hooks, grace, sidecars, last words, and what is kept of the dead."""
+"""How containers end on real containerd: hooks, grace, sidecars, termination message, and what is kept of the dead."""
 
 from datetime import datetime
 
@@ -45,9 +45,9 @@ async def test_a_pod_is_stopped_after_its_hook(node, manifest, cri, tmp_path):
     pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "shared", "mountPath": "/shared"}]
     async with node.run() as agent:
         node.write("web", pod)
-        await agent.heard("web", "Ready")
+        await agent.recorded("web", "Ready")
         node.remove("web")
-        records = await agent.heard("web", "Killing", "PreStopHook", "Stopped", "Removed")
+        records = await agent.recorded("web", "Killing", "PreStopHook", "Stopped", "Removed")
         assert records[0]["measurements"]["graceSeconds"] == 20
         assert (shared / "story").read_text().split() == ["hook", "done", "term"]
 
@@ -56,9 +56,11 @@ async def test_a_hook_that_hangs_is_cut_by_the_grace(node, manifest, cri):
     pod = with_hook(manifest("web", main=FOREVER), grace=2, pre_stop=shell("sleep 1000"))
     async with node.run() as agent:
         node.write("web", pod)
-        await agent.heard("web", "Ready")
+        await agent.recorded("web", "Ready")
         node.remove("web")
-        killing, unfinished, stopped = instants(await agent.heard("web", "Killing", "PreStopHookUnfinished", "Stopped"))
+        killing, unfinished, stopped = instants(
+            await agent.recorded("web", "Killing", "PreStopHookUnfinished", "Stopped")
+        )
         assert 2 <= (unfinished - killing).total_seconds() < 3
         assert (stopped - unfinished).total_seconds() < 3
 
@@ -67,11 +69,11 @@ async def test_a_failing_hook_after_the_start_ends_the_container(node, manifest,
     pod = with_hook(manifest("web", main=FOREVER), post_start=shell("echo why >&2; exit 5"))
     async with node.run() as agent:
         node.write("web", pod)
-        await agent.heard("web", "Started", "PostStartHook", "FailedPostStartHook", "Killing", "BackOff")
+        await agent.recorded("web", "Started", "PostStartHook", "FailedPostStartHook", "Killing", "BackOff")
         status = (await agent.pod("web")).status.container_statuses[0]
         assert status.state.waiting.reason in {"PostStartHookError", "CrashLoopBackOff"}
         assert status.restart_count >= 1
-        records = await agent.heard("web", "FailedPostStartHook")
+        records = await agent.recorded("web", "FailedPostStartHook")
         assert records[0]["message"] == "PostStartHook failed"
 
 
@@ -83,20 +85,20 @@ async def test_a_hook_may_ask_the_container_itself(node, manifest, cri):
     ask = {"httpGet": {"path": "/nothing", "port": "web"}}
     async with node.run() as agent:
         node.write("web", with_hook(pod, grace=2, post_start=shell("sleep 1"), pre_stop=ask))
-        await agent.heard("web", "PostStartHook", "Ready")
+        await agent.recorded("web", "PostStartHook", "Ready")
         node.remove("web")
-        await agent.heard("web", "Killing", "PreStopHook", "Stopped", "Removed")
+        await agent.recorded("web", "Killing", "PreStopHook", "Stopped", "Removed")
         story = await agent.text("/klet/v1/journal?name=web-node")
         assert "FailedPreStopHook" not in story
 
 
 async def test_sidecars_end_last_and_in_reverse_order(node, manifest, cri, tmp_path):
-    """Each takes half a second to end, and writes its name down when it is told to and when it has."""
+    """Each takes half a second to end, and writes its name down when it is reported to and when it has."""
     shared = tmp_path / "shared"
     shared.mkdir()
 
     def slow(name: str) -> str:
-        end = f"echo {name} >> /shared/told; sleep 0.5; echo {name} >> /shared/ended; exit 0"
+        end = f"echo {name} >> /shared/reported; sleep 0.5; echo {name} >> /shared/ended; exit 0"
         return f"trap '{end}' TERM; while true; do sleep 1000 & wait $!; done"
 
     pod = manifest("web", init={name: slow(name) for name in ("one", "two")}, main=slow("main"))
@@ -108,10 +110,10 @@ async def test_sidecars_end_last_and_in_reverse_order(node, manifest, cri, tmp_p
         sidecar["restartPolicy"] = "Always"
     async with node.run() as agent:
         node.write("web", pod)
-        await agent.heard("web", "Ready")
+        await agent.recorded("web", "Ready")
         node.remove("web")
-        await agent.heard("web", "Killing", "Killing", "Killing", "Stopped", "Removed")
-    assert (shared / "told").read_text().split() == ["main", "two", "one"]
+        await agent.recorded("web", "Killing", "Killing", "Killing", "Stopped", "Removed")
+    assert (shared / "reported").read_text().split() == ["main", "two", "one"]
     assert (shared / "ended").read_text().split() == ["main", "two", "one"]
 
 
@@ -123,12 +125,12 @@ async def test_sidecars_end_last_and_in_reverse_order(node, manifest, cri, tmp_p
         pytest.param("echo the end; exit 3", "File", "", id="not from its log"),
     ],
 )
-async def test_last_words(node, manifest, cri, script, policy, expected):
+async def test_termination_messages_from_logs(node, manifest, cri, script, policy, expected):
     pod = manifest("job", main=script, spec={"restartPolicy": "Never"})
     pod["spec"]["containers"][0]["terminationMessagePolicy"] = policy
     async with node.run() as agent:
         node.write("job", pod)
-        await agent.heard("job", "Started", "Terminate", "Finished")
+        await agent.recorded("job", "Started", "Terminate", "Finished")
         [status] = (await agent.pod("job")).status.container_statuses
         assert (status.state.terminated.exit_code, status.state.terminated.message) == (3, expected)
 
@@ -136,11 +138,11 @@ async def test_last_words(node, manifest, cri, script, policy, expected):
 async def test_of_a_crashing_container_the_last_end_is_kept(node, manifest, cri):
     async with node.run(crashLoopBackOff={"maxContainerRestartPeriod": "1s"}) as agent:
         node.write("crash", manifest("crash", main="echo boom; exit 3"))
-        await agent.heard("crash", *["Started"] * 5)
+        await agent.recorded("crash", *["Started"] * 5)
         assert await agent.text("/containerLogs/default/crash-node/main?previous=true") == "boom\n"
         assert len((await states(cri))["main"]) <= 3
         links = node.logs.parent / "containers"
         assert 1 <= len(list(links.iterdir())) <= 3
         node.remove("crash")
-        await agent.heard("crash", "Removed")
+        await agent.recorded("crash", "Removed")
         assert list(links.iterdir()) == []

@@ -146,7 +146,7 @@ async def client(new_node, manifest, containerd, tmp_path_factory):
     node.write("api", manifest("api", spec={"containers": [with_input]}))
     node.write("ended", manifest("ended", main="echo over", spec={"restartPolicy": "Never"}))
     async with node.run(f"--cert-dir={pki}", **settings_for(pki, *ports)) as agent:
-        await agent.heard("api", "Ready")
+        await agent.recorded("api", "Ready")
         await agent.until(lambda pods: pods["ended"].status.phase == "Succeeded", what="the end of the pod")
         # Who comes before the certificate is made waits for it.
         await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", ports[0]))
@@ -176,7 +176,7 @@ async def answer_to_hello(port):
         await writer.wait_closed()
 
 
-async def test_who_is_let_in(client):
+async def test_which_clients_are_accepted(client):
     other = AuthorityFiles(certificate_file=client.pki / "other-ca.crt", key_file=client.pki / "other-ca.key")
     maker = CertificateMaker(clock=SystemClock())
     stranger = await maker.authority("other-ca", lifetime=LIFETIME)

@@ -48,7 +48,7 @@ async def test_limits_reach_the_pod_the_container_and_its_process(node, manifest
     kubepods = parse_cgroupfs(node.settings["cgroupRoot"]).child("kubepods")
     async with node.run(podPidsLimit=200) as agent:
         node.write("web", with_resources(manifest("web", main=FOREVER), requests=limits, limits=limits))
-        await agent.heard("web", "Ready")
+        await agent.recorded("web", "Ready")
         pod = await agent.pod("web")
         of_pod = kubepods.child(f"pod{pod.metadata.uid}")
         values = await cgroups.read(of_pod)
@@ -68,28 +68,28 @@ async def test_the_class_gets_the_cpu_that_its_pods_ask_for(node, manifest, cgro
     async with node.run() as agent:
         node.write("one", with_resources(manifest("one", main=FOREVER), requests={"cpu": "1"}))
         node.write("two", with_resources(manifest("two", main=FOREVER), requests={"cpu": "1"}))
-        await agent.heard("one", "Ready")
-        await agent.heard("two", "Ready")
+        await agent.recorded("one", "Ready")
+        await agent.recorded("two", "Ready")
         with_both = (await cgroups.read(burstable)).cpu_shares
         node.remove("two")
-        await agent.heard("two", "Finished")
+        await agent.recorded("two", "Finished")
         with_one = (await cgroups.read(burstable)).cpu_shares
         node.remove("one")
-        await agent.heard("one", "Finished")
+        await agent.recorded("one", "Finished")
         with_none = (await cgroups.read(burstable)).cpu_shares
         kept = (2046, 998, 2) if cgroups.mode is CgroupMode.UNIFIED else (2048, 1024, 2)
         assert (with_both, with_one, with_none) == kept
 
 
-async def test_containers_outside_of_the_pods_cgroup_are_started_anew_inside(node, manifest, cgroups):
+async def test_containers_outside_of_the_pods_cgroup_are_restarted_inside(node, manifest, cgroups):
     node.write("web", manifest("web", main=FOREVER))
     async with node.run() as agent:
-        await agent.heard("web", "Ready")
+        await agent.recorded("web", "Ready")
         before = await container_id(agent, "web")
         await agent.kill()
     root = f"{node.settings['cgroupRoot']}/moved"
     async with node.run(cgroupRoot=root) as agent:
-        await agent.heard("web", "PodCgroupMissing", "Killing", "Started", "Ready")
+        await agent.recorded("web", "PodCgroupMissing", "Killing", "Started", "Ready")
         uid = (await agent.pod("web")).metadata.uid
         after = await container_id(agent, "web")
         assert after != before

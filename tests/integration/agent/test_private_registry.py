@@ -14,13 +14,13 @@ def manifest(name, image):
 async def test_the_login_of_the_node_lets_its_pods_in(node, private_image, registry):
     node.write("stranger", manifest("stranger", private_image))
     async with node.run() as agent:
-        [_, failed] = await agent.heard("stranger", "Pulling", "Failed")
+        [_, failed] = await agent.recorded("stranger", "Pulling", "Failed")
         assert private_image in failed["message"]
     node.remove("stranger")
     (node.root / "config.json").write_bytes(registry.docker_config())
     node.write("guest", manifest("guest", private_image))
     async with node.run() as agent:
-        await agent.heard("guest", "Pulling", "Pulled", "Started")
+        await agent.recorded("guest", "Pulling", "Pulled", "Started")
         assert "right-pass" not in await agent.text("/klet/v1/journal")
         node.remove("guest")
         await agent.until(lambda pods: not pods, what="the end of the pods")

@@ -55,7 +55,7 @@ def test_it_is_bound_on_itself_once_and_shared_with_all_below(tmp_path):
 async def test_a_second_agent_on_the_same_directory_refuses_and_the_first_goes_on(node, manifest):
     node.write("one", manifest("one", main="exec sleep 1000"))
     async with node.run() as agent:
-        await agent.heard("one", "Started")
+        await agent.recorded("one", "Started")
         code, said = await node.run_to_end(f"--config={node.config}", "--hostname-override=other")
         assert code == 1
         assert f"the root directory {node.root} (--root-dir) is in use by" in said
@@ -67,7 +67,7 @@ async def test_a_second_agent_on_the_same_directory_refuses_and_the_first_goes_o
         async def is_known():
             return "one" in await again.pods()
 
-        await again.until_told(is_known, what="the pod")
+        await again.until_recorded(is_known, what="the pod")
 
 
 @pytest.mark.containerd
@@ -83,11 +83,11 @@ async def test_a_mount_that_a_container_makes_reaches_its_neighbour_and_the_node
     pod["spec"]["containers"][0]["securityContext"] = {"privileged": True}
     async with node.run() as agent:
         node.write("web", pod)
-        await agent.heard("web", "Started", "Started", "Ready")
+        await agent.recorded("web", "Started", "Started", "Ready")
         assert await agent.first_line("web", "reader") == "here\n"
         uid = (await agent.pod("web")).metadata.uid
         made = node.root / "pods" / uid / "volumes/kubernetes.io~empty-dir/data/made"
         assert (made / "file").read_text() == "here\n"
         node.remove("web")
-        await agent.heard("web", "Finished", "Removed")
+        await agent.recorded("web", "Finished", "Removed")
         assert not has_mounts_under(node.root / "pods")

@@ -1,4 +1,4 @@
-"""A node whose API server takes connections and says nothing, or refuses: signals are heard all the same."""
+"""A node whose API server accepts connections and sends nothing, or refuses: signals are handled all the same."""
 
 import asyncio
 import json

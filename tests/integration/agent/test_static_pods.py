@@ -22,10 +22,10 @@ async def container_ids(cri) -> dict[str, str]:
     return {c.metadata.name: c.id for c in answer.containers if c.state == pb.CONTAINER_RUNNING}
 
 
-async def test_a_pod_lives_from_manifest_to_nothing(node, manifest, cri):
+async def test_a_pod_runs_from_its_manifest_to_its_removal(node, manifest, cri):
     async with node.run() as agent:
         node.write("web", manifest("web", main=f"echo hello; {FOREVER}"))
-        await agent.heard("web", "PodAdded", "SandboxCreated", "Started", "Ready")
+        await agent.recorded("web", "PodAdded", "SandboxCreated", "Started", "Ready")
         pod = await agent.pod("web")
         assert pod.status.phase == "Running"
         assert pod.status.pod_ip
@@ -35,7 +35,7 @@ async def test_a_pod_lives_from_manifest_to_nothing(node, manifest, cri):
         assert (log_directory / "main" / "0.log").exists()
 
         node.remove("web")
-        await agent.heard("web", "PodRemoved", "Killing", "Stopped", "Finished", "Removed")
+        await agent.recorded("web", "PodRemoved", "Killing", "Stopped", "Finished", "Removed")
         assert await agent.pods() == {}
         assert not (await cri.list_pod_sandbox(pb.ListPodSandboxRequest())).items
         assert not log_directory.exists()
@@ -47,13 +47,13 @@ async def test_a_pod_lives_from_manifest_to_nothing(node, manifest, cri):
 async def test_a_changed_manifest_replaces_the_pod(node, manifest, cri):
     async with node.run() as agent:
         node.write("web", manifest("web", main=FOREVER))
-        await agent.heard("web", "Ready")
+        await agent.recorded("web", "Ready")
         old = (await agent.pod("web")).metadata.uid
         node.write("web", manifest("web", main=f"echo changed; {FOREVER}"))
-        await agent.heard("web", "PodRemoved", "Stopped", uid=old)
+        await agent.recorded("web", "PodRemoved", "Stopped", uid=old)
         [added] = [
             record
-            for record in await agent.heard("web", "PodAdded", "PodAdded", "Ready")
+            for record in await agent.recorded("web", "PodAdded", "PodAdded", "Ready")
             if record["decision"] == "PodAdded" and record["subject"]["uid"] != old
         ]
         assert added["subject"]["uid"] == (await agent.pod("web")).metadata.uid
@@ -63,7 +63,7 @@ async def test_a_changed_manifest_replaces_the_pod(node, manifest, cri):
 async def test_init_containers_come_first_and_a_job_succeeds(node, manifest, cri):
     async with node.run() as agent:
         node.write("job", manifest("job", init={"setup": "echo one"}, main="echo two", spec={"restartPolicy": "Never"}))
-        await agent.heard("job", "StartInitContainer", "Started", "Started", "Terminate", "Stopped", "Finished")
+        await agent.recorded("job", "StartInitContainer", "Started", "Started", "Terminate", "Stopped", "Finished")
         pod = await agent.pod("job")
         assert pod.status.phase == "Succeeded"
         assert [s.state.terminated.exit_code for s in pod.status.init_container_statuses] == [0]
@@ -74,7 +74,7 @@ async def test_init_containers_come_first_and_a_job_succeeds(node, manifest, cri
 async def test_a_failing_container_backs_off(node, manifest, cri):
     async with node.run() as agent:
         node.write("crash", manifest("crash", main="echo boom; exit 3"))
-        records = await agent.heard("crash", "Started", "RestartContainer", "Started", "BackOff")
+        records = await agent.recorded("crash", "Started", "RestartContainer", "Started", "BackOff")
         assert records[-1]["measurements"]["backoffSeconds"] == 10.0
         status = (await agent.pod("crash")).status.container_statuses[0]
         assert status.restart_count == 1
@@ -95,14 +95,14 @@ async def test_a_failing_container_backs_off(node, manifest, cri):
         ),
     ],
 )
-async def test_a_bad_manifest_is_told_and_harms_nobody(node, manifest, cri, text, says):
+async def test_a_bad_manifest_is_reported_and_harms_no_other_pod(node, manifest, cri, text, says):
     async with node.run() as agent:
         node.write("web", manifest("web", main=FOREVER))
-        await agent.heard("web", "Ready")
+        await agent.recorded("web", "Ready")
         before = await container_ids(cri)
         node.write("bad", text)
         node.write("other", manifest("other", main=FOREVER))
-        await agent.heard("other", "Ready")
+        await agent.recorded("other", "Ready")
         assert says in agent.log
         assert before["main"] in {c.id for c in (await cri.list_containers(pb.ListContainersRequest())).containers}
         assert (await agent.pod("web")).status.phase == "Running"
@@ -111,13 +111,13 @@ async def test_a_bad_manifest_is_told_and_harms_nobody(node, manifest, cri, text
 async def test_a_killed_agent_comes_back_to_the_same_containers(node, manifest, cri):
     node.write("web", manifest("web", one=FOREVER, two=FOREVER))
     async with node.run() as agent:
-        await agent.heard("web", "Ready")
+        await agent.recorded("web", "Ready")
         before = await agent.pod("web")
         ids = await container_ids(cri)
         await node.remembers({"web": before.status})
         await agent.kill()
     async with node.run() as agent:
-        await agent.heard("web", "PodAdded", "Adopted")
+        await agent.recorded("web", "PodAdded", "Adopted")
         after = await agent.pod("web")
         assert await container_ids(cri) == ids
         assert after.metadata.uid == before.metadata.uid
@@ -127,11 +127,11 @@ async def test_a_killed_agent_comes_back_to_the_same_containers(node, manifest, 
 async def test_an_orphan_is_removed_by_the_next_agent(node, manifest, cri):
     node.write("web", manifest("web", main=FOREVER))
     async with node.run() as agent:
-        await agent.heard("web", "Ready")
+        await agent.recorded("web", "Ready")
         await agent.kill()
     node.remove("web")
     async with node.run() as agent:
-        await agent.heard("web", "Terminate", "Finished", "Removed")
+        await agent.recorded("web", "Terminate", "Finished", "Removed")
         assert not (await cri.list_pod_sandbox(pb.ListPodSandboxRequest())).items
 
 
@@ -146,7 +146,7 @@ async def test_pods_come_from_a_url(node, manifest, cri, unused_tcp_port):
     await web.TCPSite(runner, "127.0.0.1", unused_tcp_port).start()
     try:
         async with node.run(staticPodURL=f"http://127.0.0.1:{unused_tcp_port}/pod") as agent:
-            await agent.heard("remote", "PodAdded", "Ready")
+            await agent.recorded("remote", "PodAdded", "Ready")
             assert (await agent.pod("remote")).metadata.annotations["kubernetes.io/config.source"] == "http"
     finally:
         await runner.cleanup()
@@ -160,13 +160,13 @@ async def test_a_bad_configuration_ends_it_before_anything_starts(node):
     assert not node.root.exists()
 
 
-async def test_a_port_of_the_host_that_somebody_listens_on_is_told(node, manifest):
+async def test_a_port_of_the_host_that_somebody_listens_on_is_reported(node, manifest):
     with socket.create_server(("127.0.0.1", 0)) as server:
         number = server.getsockname()[1]
         pod = manifest("web", main=FOREVER)
         pod["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": number}]
         node.write("web", pod)
         async with node.run() as agent:
-            _, held, _ = await agent.heard("web", "CreateSandbox", "HostPortHeld", "Ready")
+            _, held, _ = await agent.recorded("web", "CreateSandbox", "HostPortHeld", "Ready")
     assert f"host port {number}/TCP is held by " in held["message"]
     assert f"(pid {os.getpid()})" in held["measurements"]["heldBy"]

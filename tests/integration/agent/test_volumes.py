@@ -45,7 +45,7 @@ def pod(manifest, tmp_path):
 
 async def started(agent) -> Path:
     """The pod's directory below the root, once its containers have done what they do."""
-    await agent.heard("web", "Ready")
+    await agent.recorded("web", "Ready")
     said = await agent.said("web", "writer", until="web-node")
     assert said.splitlines() == ["tmpfs", "touch: /down/x: Read-only file system", "web-node"]
     assert await agent.said("web", "reader", until="done") == "shared\ndone\n"
@@ -74,7 +74,7 @@ async def test_containers_share_volumes_and_nothing_is_left_of_them(node, pod, t
         assert (volumes / "kubernetes.io~empty-dir/shared/file").read_text() == "shared\n"
         assert (volumes / "kubernetes.io~empty-dir/memory/a/part/file").read_text() == "part\n"
         node.remove("web")
-        await agent.heard("web", "Finished", "Removed")
+        await agent.recorded("web", "Finished", "Removed")
         assert not directory.exists()
         assert not has_mounts_under(node.root / "pods")
         assert (tmp_path / "srv/file").read_text() == "host\n"
@@ -91,16 +91,16 @@ async def test_volumes_outlive_the_agent(node, pod, cri):
         await node.remembers({"web": (await agent.pod("web")).status})
         await agent.kill()
     async with node.run() as agent:
-        await agent.heard("web", "Adopted")
+        await agent.recorded("web", "Adopted")
         node.write("next", {**pod, "metadata": {**pod["metadata"], "name": "next"}})
-        await agent.heard("next", "Ready")
+        await agent.recorded("next", "Ready")
         other = str(node.root / "pods" / (await agent.pod("next")).metadata.uid)
         assert [path for path in mounts_below(node.root) if not path.startswith(other)] == before
         assert containers < await container_ids(cri)
         assert (scratch / "memory/mine").read_text() == "kept"
         assert (scratch / "shared/file").read_text() == "shared\n"
         node.remove("web")
-        await agent.heard("web", "Removed")
+        await agent.recorded("web", "Removed")
         assert not directory.exists()
 
 
@@ -111,7 +111,7 @@ async def test_what_a_killed_agent_has_mounted_is_taken_down_by_the_next(node, p
         await agent.kill()
     node.remove("web")
     async with node.run() as agent:
-        await agent.heard("web", "Removed")
+        await agent.recorded("web", "Removed")
         assert not directory.exists()
         assert not has_mounts_under(node.root / "pods")
         assert "Traceback" not in agent.log

@@ -37,7 +37,7 @@ async def insist(ask) -> None:
                 return
 
 
-async def one_after_another(api, node, manifest, told: dict[str, str], until: asyncio.Event) -> None:
+async def one_after_another(api, node, manifest, reported: dict[str, str], until: asyncio.Event) -> None:
     """Pods that end by themselves, and pods that are deleted while they run."""
     number = 0
     while not until.is_set():
@@ -47,7 +47,7 @@ async def one_after_another(api, node, manifest, told: dict[str, str], until: as
         await insist(lambda once=once: api.create(once, node=node.name))
         await insist(lambda web=web: api.create(manifest(web), node=node.name))
         ended = await api.until_pod(job, lambda pod: pod.status.phase == "Succeeded", what="Succeeded")
-        told[job] = ended.status.container_statuses[0].state.terminated.container_id
+        reported[job] = ended.status.container_statuses[0].state.terminated.container_id
         await api.until_pod(web, is_running, what="running")
         await insist(lambda web=web: api.delete(web))
         await api.until_gone(web)
@@ -58,17 +58,17 @@ async def test_nothing_is_lost_and_nothing_restarts(ready, api, node, manifest, 
     for name in names:
         await api.create(manifest(name), node=node.name)
     before = {name: container_of(await api.until_pod(name, is_running, what="running")) for name in names}
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
     over = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        group.create_task(one_after_another(api, node, manifest, told, over))
+        group.create_task(one_after_another(api, node, manifest, reported, over))
         for number in range(KILLS):
-            await api.until_pods(lambda _, number=number: len(told) > number, what="a job has ended")
+            await api.until_pods(lambda _, number=number: len(reported) > number, what="a job has ended")
             await control_plane.api_server.kill()
             control_plane.api_server.start()
             await control_plane.until_ready()
         over.set()
-    assert len(told) >= KILLS
+    assert len(reported) >= KILLS
     for name in names:
         pod = api.pods.get(name, "default")
         assert container_of(pod) == before[name]
@@ -76,7 +76,7 @@ async def test_nothing_is_lost_and_nothing_restarts(ready, api, node, manifest, 
     async with connect(runtime_endpoint=containerd.endpoint, timeout=REQUEST_TIMEOUT) as cri:
         containers = (await cri.list_containers(pb.ListContainersRequest())).containers
     assert {each.annotations["io.kubernetes.container.restartCount"] for each in containers} == {"0"}
-    for job, container in told.items():
+    for job, container in reported.items():
         pod = api.pods.get(job, "default")
         assert pod.status.phase == "Succeeded"
         assert pod.status.container_statuses[0].state.terminated.container_id == container

@@ -55,7 +55,7 @@ def joining(node, flags):
 
 
 async def until_new(api, node, agent):
-    """The node registers anew and is ready."""
+    """The node registers again and is ready."""
     old = await api.client.get(Node, node.name)
     await api.client.delete(Node, node.name)
     async with node.running(agent):

@@ -115,6 +115,6 @@ async def test_a_changed_config_map_reaches_the_files_of_a_running_pod(ready, ap
 
 
 async def test_kubectl_describes_the_node(ready, api, node):
-    told = await api.kubectl("describe", "node", node.name)
-    assert "KubeletReady" in told
+    reported = await api.kubectl("describe", "node", node.name)
+    assert "KubeletReady" in reported
     await api.kubectl("get", "--raw", f"/api/v1/nodes/{node.name}/proxy/healthz")

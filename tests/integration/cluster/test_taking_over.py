@@ -49,7 +49,7 @@ async def containers_of(containerd) -> dict[str, int]:
 
 
 async def at_home(api, names: list[str]) -> dict[str, list[str]]:
-    """The containers of the pods, as the API tells them, once all run."""
+    """The containers of the pods, as the API shows them, once all run."""
     found = {}
     for name in names:
         pod = await api.until_pod(name, is_running, what="running")
@@ -73,15 +73,15 @@ async def test_upstream_to_klet_and_back(api, node, manifest, containerd, agent_
     async with node.running(node.upstream()):
         for pod in pods:
             await api.create(pod, node=node.name)
-        told = await at_home(api, names)
+        reported = await at_home(api, names)
         running = await containers_of(containerd)
     async with node.running(node.klet(*agent_flags)):
         await works(api, node, manifest, "under-klet")
-        assert await at_home(api, names) == told
+        assert await at_home(api, names) == reported
         assert await containers_of(containerd) == running
     async with node.running(node.upstream()):
         await works(api, node, manifest, "under-upstream")
-        assert await at_home(api, names) == told
+        assert await at_home(api, names) == reported
         assert await containers_of(containerd) == running
     async with node.running(node.klet(*agent_flags)):
         for name in names:

@@ -1,6 +1,5 @@
 """Real cgroups, version 1 or 2 as the machine has it."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -15,7 +14,6 @@ from klet.host.cgroups.discover import find_hierarchy, find_hugepage_sizes
 from klet.host.cgroups.layout import CgroupMode
 from klet.host.cgroups.manager import CgroupManager, NoUnits
 from klet.host.cgroups.names import CgroupName
-from klet.host.cgroups.notify import memory_crosses
 from klet.host.cgroups.resources import CgroupResources
 from klet.host.errors import CgroupBusy, CgroupError, CgroupMissing
 from klet.host.procfs import ProcReader
@@ -185,23 +183,6 @@ async def test_huge_pages(cgroups, top):
     assert int(hugetlb.read_text()) == 6 * MIB
     await cgroups.update(top, CgroupResources(cpu_shares=2))
     assert int(hugetlb.read_text()) == 0
-
-
-async def test_the_kernel_tells_when_memory_crosses_a_threshold(cgroups, hierarchy, top, run_python):
-    if cgroups.mode is CgroupMode.UNIFIED:
-        pytest.skip("only with cgroup version 1: version 2 has no such thresholds")
-    await cgroups.create(top, CgroupResources())
-    directory = hierarchy.directory("memory", cgroups.path(top))
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        crossing = group.create_task(memory_crosses(directory, 8 * MIB))
-        await asyncio.sleep(0)
-        assert not crossing.done()
-        run_python(hierarchy, cgroups.path(top), "x = bytearray(b'x') * (16 << 20)")
-
-
-async def test_a_threshold_of_a_missing_cgroup_is_an_error(tmp_path):
-    with pytest.raises(CgroupError, match="cannot watch the memory of cgroup"):
-        await memory_crosses(tmp_path, MIB)
 
 
 async def test_a_threaded_cgroup_is_refused_for_memory(cgroups, top):

@@ -20,7 +20,7 @@ TESTS = (
     "tests/integration/host/test_cgroups.py",
     "tests/integration/resources",
     "tests/integration/test_one_pod_by_hand.py::test_a_pod_from_start_to_removal",
-    "tests/integration/agent/test_static_pods.py::test_a_pod_lives_from_manifest_to_nothing",
+    "tests/integration/agent/test_static_pods.py::test_a_pod_runs_from_its_manifest_to_its_removal",
 )
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root")]

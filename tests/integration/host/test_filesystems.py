@@ -14,7 +14,7 @@ def test_a_tmpfs_is_known_by_its_type(place):
     assert filesystem_type(Path("/proc")) == 0x9FA0
 
 
-def test_a_mount_is_told_from_a_directory(place):
+def test_a_mount_is_distinguished_from_a_directory(place):
     inner = place / "inner"
     inner.mkdir()
     assert is_mount_root(place)

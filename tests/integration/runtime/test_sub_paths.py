@@ -121,7 +121,7 @@ async def test_a_named_pipe_keeps_nobody_waiting(sub_paths, volume):
 
 
 @pytest.mark.parametrize("becomes", ["file", "directory"])
-async def test_a_part_that_has_become_of_another_kind_is_bound_anew(sub_paths, volume, becomes):
+async def test_a_part_that_has_become_of_another_kind_is_bound_again(sub_paths, volume, becomes):
     part = volume / "part"
     part.touch() if becomes == "directory" else part.mkdir()
     await prepare(sub_paths, volume, "part")

@@ -30,10 +30,10 @@ def manifest_of(manifest, name, **context):
 
 async def said(node, agent, name, *, starts):
     """What the process of each start said."""
-    await agent.heard(name, *["Started"] * starts)
+    await agent.recorded(name, *["Started"] * starts)
     uid = (await agent.pod(name)).metadata.uid
     [logs] = node.logs.glob(f"*_{uid}")
-    await agent.until_told(has_logs(logs / "main", starts), what=f"{name}: {starts} logs")
+    await agent.until_recorded(has_logs(logs / "main", starts), what=f"{name}: {starts} logs")
     return {line.rsplit(" ", 1)[-1] for log in (logs / "main").glob("*.log") for line in log.read_text().splitlines()}
 
 

@@ -64,7 +64,7 @@ class Reader(LogVictim):
 
 
 class EndReader(LogVictim):
-    """What a container's last words are taken from."""
+    """What a container's termination message are taken from."""
 
     attempts = MANY
 
@@ -82,7 +82,7 @@ class Follower(LogVictim):
         with closing(LogFile.open(self.log)) as file:
             for _ in range(TURNS):
                 read += file.read()
-                file.turn_over()
+                file.check_rotation()
         return read
 
 

@@ -17,7 +17,7 @@ def test_every_listener_gets_every_item_in_order():
         assert one.drain() == []
 
 
-def test_a_listener_hears_nothing_from_before_it_came_or_after_it_left():
+def test_a_subscriber_gets_nothing_from_before_it_subscribed_or_after_it_unsubscribed():
     source = Broadcast[int]()
     source.send(0)
     with source.subscribe() as listener:

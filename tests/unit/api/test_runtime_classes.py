@@ -23,7 +23,7 @@ CLASSES = {
         pytest.param("fine", {}, {"cpu": ONE}, id="a finer one is rounded as a pod's own"),
         pytest.param("heavy", {"cpu": ONE}, {"cpu": ONE}, id="what the pod says holds"),
         pytest.param("light", {}, {}, id="a class without overhead"),
-        pytest.param("unknown", {}, {}, id="an unknown class is told when the sandbox is made"),
+        pytest.param("unknown", {}, {}, id="an unknown class is reported when the sandbox is made"),
         pytest.param(None, {}, {}, id="no class"),
     ],
 )

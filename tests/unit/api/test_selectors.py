@@ -147,7 +147,7 @@ def test_a_malformed_label_selector_is_refused(selector, message):
     assert str(caught.value) == message
 
 
-def test_several_problems_are_told_together():
+def test_several_problems_are_reported_together():
     with pytest.raises(SelectorError, match=r"^\[key: Invalid value: .*, values: Invalid value: \[\]: .*\]$"):
         label_selector(expression("-", "In"))
 

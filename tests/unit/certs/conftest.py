@@ -2,8 +2,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from klet.certs.child.describe import describe
 from klet.certs.child.issue import make_authority, make_signing_request, sign_leaf, sign_request
+from klet.certs.child.loading import describe
 from klet.certs.messages import (
     Describe,
     MakeAuthority,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from klet.certs.board import CertificateBoard
-from klet.certs.child.describe import describe
+from klet.certs.child.loading import describe
 from klet.certs.errors import IdentityLost
 from klet.certs.followers import IdentityWatch, ServedPair
 from klet.certs.messages import Describe
@@ -56,7 +56,7 @@ def watch(board, transports, journal, clock):
     return IdentityWatch(board=board, refresh=transports.refresh, recorder=journal, clock=clock)
 
 
-async def test_connections_are_made_anew_with_each_new_certificate_only(watch, board, transports, clock, new_pair):
+async def test_connections_are_reopened_with_each_new_certificate_only(watch, board, transports, clock, new_pair):
     put(board, new_pair(), "first")
     async with asyncio.TaskGroup() as group:
         task = group.create_task(watch.run())

@@ -227,7 +227,7 @@ async def test_the_journal_has_the_story_of_a_renewal(setup, clock):
     assert not any("PRIVATE KEY" in str(each) for each in story)
 
 
-async def test_a_certificate_that_cannot_be_stored_is_told_with_what_is_left(setup, clock, new_pair):
+async def test_a_certificate_that_cannot_be_stored_is_reported_with_what_is_left(setup, clock, new_pair):
     pair = new_pair(organizations=("system:nodes",))
     setup.store.update(pair.certificate, pair.key)
     await setup.rotator.open()

@@ -38,13 +38,13 @@ def test_version(capsys):
 )
 def test_errors_are_short_and_have_a_code(capsys, arguments, code, expected):
     assert main(arguments) == code
-    told = capsys.readouterr().err
-    assert expected in told
-    assert "Traceback" not in told
+    reported = capsys.readouterr().err
+    assert expected in reported
+    assert "Traceback" not in reported
 
 
 def test_help_names_every_command(capsys):
     assert main(["--help"]) == 0
-    told = capsys.readouterr().out
+    reported = capsys.readouterr().out
     for command in ("up", "down", "ps", "logs", "explain", "version", "run"):
-        assert f" {command} " in told
+        assert f" {command} " in reported

@@ -85,7 +85,7 @@ def test_choose_container(build_pod):
 
 
 @pytest.fixture
-def told(now):
+def reported(now):
     """Names that the journal remembers."""
 
     def build(*names):
@@ -104,8 +104,8 @@ def told(now):
         pytest.param(PodReference(None, "db"), ("default", "db-node"), id="one that is there goes first"),
     ],
 )
-def test_choose_name(pods, told, reference, expected):
-    remembered = told(("default", "old-node"), ("other", "db-node"), ("default", "hello-node"))
+def test_choose_name(pods, reported, reference, expected):
+    remembered = reported(("default", "old-node"), ("other", "db-node"), ("default", "hello-node"))
     name = choose_name(reference, pod_names(pods), lambda: remembered)
     assert (name.namespace, name.name) == expected
 
@@ -126,9 +126,9 @@ def test_a_pod_that_leaves_and_the_one_that_comes_have_one_name(build_pod):
         pytest.param("hello", "'hello' means 2 pods: default/hello-node, web/hello-node", id="two meanings"),
     ],
 )
-def test_names_that_mean_nothing_or_too_much(pods, told, name, message):
+def test_names_that_mean_nothing_or_too_much(pods, reported, name, message):
     with pytest.raises(UnclearName, match=message):
-        choose_name(PodReference(None, name), pod_names(pods), lambda: told(("default", "old-node")))
+        choose_name(PodReference(None, name), pod_names(pods), lambda: reported(("default", "old-node")))
 
 
 def test_nothing_is_there_and_nothing_remembered():

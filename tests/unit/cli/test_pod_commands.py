@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from klet.cli.pod_commands import log_query, print_logs
-from klet.cli.table import column_widths, render_lines, render_table
+from klet.cli.pod_table import column_widths, render_lines, render_table
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from klet.cli.table import column_widths, render_lines, render_table
         pytest.param({"tail": 0}, {"tailLines": "0"}, id="no line is a wish too"),
         pytest.param({"since": timedelta(seconds=1.5)}, {"sinceSeconds": "2"}, id="seconds are rounded up"),
         pytest.param({"since": timedelta(milliseconds=1)}, {"sinceSeconds": "1"}, id="at least one second"),
-        pytest.param({"previous": True}, {"previous": "true"}, id="the life before"),
+        pytest.param({"previous": True}, {"previous": "true"}, id="the previous run"),
     ],
 )
 def test_log_query(options, expected):
@@ -57,5 +57,5 @@ class Logs:
 def test_logs_say_which_container_was_taken(build_pod, capfdbinary, names, container, output, note):
     pod = build_pod(containers=[build_pod.status(name, {}) for name in names])
     print_logs(Logs(pod), "web", namespace=None, container=container, query={})
-    told = capfdbinary.readouterr()
-    assert (told.out.decode(), told.err.decode()) == (output, note)
+    reported = capfdbinary.readouterr()
+    assert (reported.out.decode(), reported.err.decode()) == (output, note)

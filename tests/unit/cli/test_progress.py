@@ -14,7 +14,7 @@ class StillClock:
         return 7.0
 
 
-def test_plain_lines_tell_what_was_done_and_how_long_it_took(capsys):
+def test_plain_lines_show_what_was_done_and_how_long_it_took(capsys):
     progress = PlainProgress(clock=StillClock())
     with progress.step("Images") as step:
         step.note("there already")

@@ -37,7 +37,7 @@ def test_the_whole_story(step, now):
     ]
 
 
-def test_the_story_in_short_tells_each_thing_once_when_it_was_last_so(step):
+def test_the_short_timeline_shows_each_thing_once_when_it_was_last_so(step):
     story = [
         step(0, "PodAdded", life=0),
         step(0, "PodAdded", life=1),
@@ -47,8 +47,10 @@ def test_the_story_in_short_tells_each_thing_once_when_it_was_last_so(step):
         step(9, "Started", container="a", life=1),
         step(9, "BackOff", container="a", life=1),
     ]
-    told = [(line.step.subject.container, line.step.decision, line.step.at, line.times) for line in fold_story(story)]
-    assert told == [
+    reported = [
+        (line.step.subject.container, line.step.decision, line.step.at, line.times) for line in fold_story(story)
+    ]
+    assert reported == [
         ("", "PodAdded", story[1].at, 1),
         ("b", "Started", story[4].at, 1),
         ("a", "Started", story[5].at, 2),
@@ -57,19 +59,19 @@ def test_the_story_in_short_tells_each_thing_once_when_it_was_last_so(step):
 
 
 @pytest.mark.parametrize(
-    ("decision", "more", "is_told"),
+    ("decision", "more", "is_reported"),
     [
-        pytest.param("Created", {}, False, id="what starting tells too"),
+        pytest.param("Created", {}, False, id="what starting shows too"),
         pytest.param("MissingClusterDNS", {}, False, id="what is no trouble"),
         pytest.param("Pulled", {"measurements": {"alreadyPresent": True}}, False, id="a pull of nothing"),
         pytest.param("Pulled", {"message": 'Successfully pulled image "x"'}, True, id="a real pull"),
-        pytest.param("Failed", {"measurements": {"reason": "ErrImagePull"}}, False, id="a failed pull told again"),
+        pytest.param("Failed", {"measurements": {"reason": "ErrImagePull"}}, False, id="a failed pull reported again"),
         pytest.param("Failed", {"measurements": {"reason": "RunContainerError"}}, True, id="a failed start"),
     ],
 )
-def test_noise(step, decision, more, is_told):
+def test_noise(step, decision, more, is_reported):
     story = [step(0, "PodAdded"), step(1, decision, **more)]
-    assert (decision in [line.step.decision for line in fold_story(story)]) == is_told
+    assert (decision in [line.step.decision for line in fold_story(story)]) == is_reported
 
 
 def test_a_line_is_cut_to_the_screen(step):

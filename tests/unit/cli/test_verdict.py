@@ -23,7 +23,7 @@ RUNNING = {"running": {}}
             id="an evicted pod gives the node's words",
         ),
         pytest.param(
-            {"phase": "Failed"}, [], Broken("it failed, and the status does not say why"), id="failed without a word"
+            {"phase": "Failed"}, [], Broken("it failed, and the status does not say why"), id="failed without a message"
         ),
         pytest.param(
             {"phase": "Pending"},
@@ -44,7 +44,7 @@ RUNNING = {"running": {}}
                 'container "a" waits: CrashLoopBackOff; last time it ended by signal 9 (OOMKilled)',
                 is_trouble=True,
             ),
-            id="a crash loop tells the last end",
+            id="a crash loop shows the last end",
         ),
         pytest.param(
             {"spec": {"restartPolicy": "Never"}},

@@ -8,7 +8,8 @@ from klet.api.pod import PodCondition
 from klet.cli.apply_plan import PodKey
 from klet.cli.client import AgentError, AgentUnavailable
 from klet.cli.verdict import Broken, Done, Pending
-from klet.cli.waiting import AppliedPod, PodWaiter, find_applied
+from klet.cli.waiting import TROUBLES, AppliedPod, PodWaiter, brief_line, find_applied
+from klet.model.reasons import Reason
 
 WEB = AppliedPod(PodKey("default", "web"), "d1")
 
@@ -98,7 +99,7 @@ def test_a_pod_that_is_ready_for_an_instant_only_is_not_done(web):
     assert lines.said == ["error: web: failed: Crashed"]
 
 
-def test_a_restart_while_it_settles_begins_the_wait_anew(web, build_pod):
+def test_a_restart_while_it_settles_begins_the_wait_again(web, build_pod):
     def ready(restarts):
         status = build_pod.status("a", {"running": {}}, ready=True, restartCount=restarts)
         return (web(containers=[status], conditions={"Ready": "True"}),)
@@ -110,7 +111,7 @@ def test_a_restart_while_it_settles_begins_the_wait_anew(web, build_pod):
     assert lines.said == ["web: Ready"]
 
 
-def test_a_crash_loop_is_told_once_however_often_it_turns(web, build_pod):
+def test_a_crash_loop_is_reported_once_however_often_it_turns(web, build_pod):
     def state(is_ready, **state):
         status = build_pod.status(
             "a", state, ready=is_ready, lastState={"terminated": {"exitCode": 3, "reason": "Error"}}
@@ -127,7 +128,7 @@ def test_a_crash_loop_is_told_once_however_often_it_turns(web, build_pod):
     assert lines.said == ['web: container "a" waits: CrashLoopBackOff; last time it ended with exit code 3']
 
 
-def test_a_pod_that_is_no_longer_ready_is_told_and_so_is_its_return(web, build_pod):
+def test_a_pod_that_is_no_longer_ready_is_reported_and_so_is_its_return(web, build_pod):
     status = build_pod.status("a", {"running": {}})
     ready, unready = (web(conditions={"Ready": "True"}),), (web(containers=[status]),)
     waiting, lines = waiter(Lister(ready), Passing())
@@ -183,7 +184,7 @@ RECORDS = [
     record("Pulling", message='Pulling image "i"'),
     record("Pulling", message='Pulling image "i"'),
     record("FailedCreatePodSandBox", container="", message="no network"),
-    record("Failed", message="the status tells this"),
+    record("Failed", message="the status shows this"),
     record("Started", measurements={"attempt": 0}),
     record("Started", name="other-node"),
     CauseRecord(at=datetime(2030, 1, 1, tzinfo=UTC), decision="AgentStarted"),
@@ -210,7 +211,7 @@ RECORDS = [
                 'web: a: Pulling: Pulling image "i"',
                 'web: a: Pulling: Pulling image "i"',
                 "web: FailedCreatePodSandBox: no network",
-                "web: a: Failed: the status tells this",
+                "web: a: Failed: the status shows this",
                 "web: a: Started [attempt=0]",
                 "other: a: Started",
                 "web: Ready",
@@ -219,7 +220,7 @@ RECORDS = [
         ),
     ],
 )
-def test_decisions_of_the_agent_are_told(web, is_verbose, expected):
+def test_decisions_of_the_agent_are_reported(web, is_verbose, expected):
     feed = Passing(RECORDS)
     answers = [(web(phase="Pending"),)] * len(RECORDS)
     waiting, lines = waiter(Lister(*answers, (web(conditions={"Ready": "True"}),)), feed, is_verbose=is_verbose)
@@ -277,3 +278,30 @@ def test_what_the_status_says_of_a_container_is_not_asked_for(web, build_pod):
         WEB.key: Pending('container "a" waits: ErrImagePull: no such image', is_trouble=True)
     }
     assert lister.asked == []
+
+
+def decided(decision: str, message: str = "m", container: str = "") -> CauseRecord:
+    at = datetime(2030, 1, 1, tzinfo=UTC)
+    return CauseRecord(at=at, decision=decision, message=message, subject=CauseSubject(container=container))
+
+
+@pytest.mark.parametrize(
+    ("decision", "line"),
+    [
+        pytest.param("Pulling", 'container "a": pulling it', id="a pull"),
+        pytest.param("Started", 'container "a" started', id="a start"),
+        pytest.param("Unhealthy", "a: Unhealthy: Pulling it", id="a trouble"),
+        pytest.param("FailedMount", "a: FailedMount: Pulling it", id="a failure"),
+        pytest.param("Failed", None, id="a failed start is in the status"),
+        pytest.param("Created", None, id="a step on the way"),
+        pytest.param("FailedToTeleport", None, id="a word of another version"),
+    ],
+)
+def test_a_decision_in_a_few_words(decision, line):
+    assert brief_line(decided(decision, "Pulling it", "a")) == line
+
+
+def test_every_failure_is_a_trouble_except_that_of_a_start():
+    failures = {reason for reason in Reason if reason.name.startswith("FAILED_")}
+    assert failures < TROUBLES
+    assert Reason.FAILED not in TROUBLES

@@ -172,7 +172,7 @@ def test_warnings_are_collected_in_order(with_file):
     ("own", "reserved", "count"),
     [("/kube/klet", "/kube", 0), ("/other", "/kube", 1), ("/other", "", 0), ("", "/kube", 0)],
 )
-def test_own_cgroup_outside_of_the_reserved_one_is_told(with_file, own, reserved, count):
+def test_own_cgroup_outside_of_the_reserved_one_is_reported(with_file, own, reserved, count):
     settings = with_file({"kubeletCgroups": own, "kubeReservedCgroup": reserved})
     expected = "unsupported configuration:KubeletCgroups is not within KubeReservedCgroup"
     assert settings.warnings == (expected,) * count

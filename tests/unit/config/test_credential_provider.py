@@ -167,7 +167,7 @@ def test_a_provider_is_named_once():
         load_credential_providers([("/a", text(GOOD)), ("/b", text(GOOD))], use_tokens=True)
 
 
-def test_several_problems_are_told_together():
+def test_several_problems_are_reported_together():
     with pytest.raises(ConfigError) as caught:
         load_credential_providers([("/a", text({"name": "x"}))], use_tokens=True)
     assert str(caught.value) == (

@@ -90,7 +90,7 @@ def test_encode_leaves_out_what_is_empty_but_objects_and_durations():
     assert encode(Outer()) == {"inner": {"wait": "0s"}}
 
 
-def test_encode_keeps_the_zeros_it_is_told_to():
+def test_encode_keeps_the_zeros_it_is_asked_to():
     assert encode(Outer(), keep_zero=frozenset({"isOn", "names"})) == {
         "isOn": False,
         "names": [],

@@ -27,7 +27,7 @@ def test_asking_for_an_unknown_gate_is_a_mistake_in_klet():
         resolve_gates({}).enabled("Nonsense")
 
 
-def test_problems_are_told_together():
+def test_problems_are_reported_together():
     with pytest.raises(ConfigError) as caught:
         resolve_gates({"Nonsense": True, "NodeSwap": False})
     assert str(caught.value) == (
@@ -39,7 +39,7 @@ def test_gates_of_other_components_are_accepted():
     assert resolve_gates({"SchedulerAsyncPreemption": False}).enabled("SchedulerAsyncPreemption") is False
 
 
-def test_ageing_gates_are_told():
+def test_ageing_gates_are_reported():
     assert describe_ageing_gates({"NodeSwap": True, "GitRepoVolumeDriver": True, "EventedPLEG": True}) == (
         "Setting deprecated feature gate GitRepoVolumeDriver=true. It will be removed in a future release.",
         "Setting GA feature gate NodeSwap=true. It will be removed in a future release.",

@@ -1,4 +1,4 @@
-"""Without a configuration file upstream is open to everybody; klet wants to hear that this is meant."""
+"""Without a configuration file upstream is open to everybody; klet requires that this is set on purpose."""
 
 import pytest
 
@@ -104,7 +104,7 @@ def test_the_refusal_names_safe_settings_first_and_openness_last(parse):
     assert said.endswith(", path: command line")
 
 
-def test_a_node_without_an_api_server_is_not_told_to_ask_one(parse):
+def test_a_node_without_an_api_server_gets_no_advice_to_ask_one(parse):
     with pytest.raises(ConfigError) as refused:
         parse()
     assert "ebhook" not in str(refused.value)

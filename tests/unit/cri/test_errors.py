@@ -69,7 +69,7 @@ def test_exec_timeout(command, limit, text):
     assert isinstance(error, DeadlineExceeded)
 
 
-def test_bad_answers_are_told_without_a_code():
+def test_bad_answers_are_reported_without_a_code():
     assert str(BadAnswer("status.Id is not set")) == "status.Id is not set"
 
 

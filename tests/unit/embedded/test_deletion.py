@@ -48,7 +48,7 @@ def in_seconds(seconds):
         pytest.param(pod(deleting=30, passed=20), 5, Mark(NOW, 1), id="a shorter time that is over leaves one second"),
         pytest.param(pod(deleting=-1), 1, AlreadyDeleting(), id="a stored negative grace is one second"),
         pytest.param(pod(deleting=-1), 0, Remove(), id="no grace ends a stored negative one"),
-        pytest.param(pod(deleting=30), 0, Remove(), id="the kubelet's last word"),
+        pytest.param(pod(deleting=30), 0, Remove(), id="the last status of the kubelet"),
         pytest.param(pod(deleting=0), 30, Remove(), id="nothing is left of the grace"),
         pytest.param(pod(deleting=0, finalizers=("a/b",)), 0, AlreadyDeleting(), id="only the finalizer is missing"),
     ],

@@ -9,8 +9,7 @@ from klet.aio.clock import SystemClock
 from klet.api.config import ConfigMap
 from klet.api.kinds import kind_of
 from klet.embedded.identities import Identities
-from klet.embedded.nesting import DEEPEST, is_too_deep
-from klet.embedded.patching import MERGE_PATCH, TYPES, Patch
+from klet.embedded.patching import DEEPEST, MERGE_PATCH, TYPES, Patch, is_too_deep
 from klet.embedded.reading import LONGEST_WATCH, read_watch_options
 from klet.embedded.refusals import RequestRefused
 from klet.embedded.store import Store
@@ -19,7 +18,7 @@ DEEP = msgspec.json.decode(b'{"a":' * 900 + b"1" + b"}" * 900)
 
 
 @pytest.mark.parametrize("token", ["ä.b.c", "a.b.ÿ", "a.b.\udcff", "\udcff.b.c", "..", "."])
-def test_a_token_of_strange_letters_is_nobodys(token):
+def test_a_token_of_unusual_characters_is_no_users(token):
     identities = Identities(store=Store.open(), tokens={}, key=b"key", clock=SystemClock())
     assert identities.review(token, ()) is None
 

@@ -53,7 +53,7 @@ def test_a_new_request_is_open(registry, write):
         pytest.param({"request": ""}, r"spec\.request: Required value", id="no request"),
         pytest.param({"signerName": ""}, r"spec\.signerName: Required value", id="no signer"),
         pytest.param({"usages": []}, r"spec\.usages: Required value", id="no usages"),
-        pytest.param({"expirationSeconds": 599}, "duration less than 600 seconds", id="too short a life"),
+        pytest.param({"expirationSeconds": 599}, "duration less than 600 seconds", id="too short a lifetime"),
     ],
 )
 def test_what_is_not_taken(registry, spec, message):

@@ -75,7 +75,7 @@ def test_many_messages_of_one_kind_are_combined():
     assert again == Count(replace(expected, message=f"{COMBINED}and another", count=2))
 
 
-def test_after_a_quiet_time_messages_count_anew():
+def test_after_a_quiet_time_messages_are_counted_from_zero():
     correlator = Correlator()
     for number in range(SIMILAR - 1):
         correlator.decide(replace(EVENT, message=f"m{number}"), now=NOW)

@@ -30,15 +30,15 @@ def started(number):
     )
 
 
-async def test_of_too_many_events_the_newest_are_told(caplog):
+async def test_of_too_many_events_the_newest_are_written(caplog):
     clock = ManualClock()
     journal = MemoryJournal(clock=clock)
     recorder = EventingRecorder(inner=journal, clock=clock)
     for number in range(QUEUE + 2):
         recorder.record(started(number))
     recorder.record(Finding(subject=FindingSubject(name="p"), decider="test", decision=Reason.POD_ADDED))
-    told = [(await recorder.next())[0].message for _ in range(QUEUE)]
-    assert told == [str(number) for number in range(2, QUEUE + 2)]
+    reported = [(await recorder.next())[0].message for _ in range(QUEUE)]
+    assert reported == [str(number) for number in range(2, QUEUE + 2)]
     assert caplog.messages == []
     assert (recorder.take_dropped(), recorder.take_dropped()) == (2, 0)
     assert len(journal.all()) == QUEUE + 3
@@ -115,13 +115,13 @@ class ManyStarts:
 
 
 @pytest.mark.parametrize(
-    ("over_after", "told_at"),
+    ("over_after", "written_at"),
     [
         pytest.param(timedelta(seconds=3), timedelta(seconds=3), id="as soon as all have started"),
         pytest.param(timedelta(minutes=1), PATIENCE, id="in the end all the same"),
     ],
 )
-async def test_events_are_told_after_pods_that_start(over_after, told_at):
+async def test_events_are_written_after_pods_that_start(over_after, written_at):
     clock, starts = ManualClock(), ManyStarts()
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
     api = WrittenEvents(clock)
@@ -134,10 +134,10 @@ async def test_events_are_told_after_pods_that_start(over_after, told_at):
         starts.over.set()
         await clock.run(timedelta(0))
         task.cancel()
-    assert api.at == [told_at, told_at]
+    assert api.at == [written_at, written_at]
 
 
-async def test_while_pods_start_a_warning_is_told_at_once_with_what_led_to_it():
+async def test_while_pods_start_a_warning_is_reported_at_once_with_what_led_to_it():
     clock, starts = ManualClock(), ManyStarts()
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
     api = WrittenEvents(clock)
@@ -178,12 +178,12 @@ async def test_pods_that_start_do_not_have_events_dropped():
 @pytest.mark.parametrize(
     ("count", "at_once", "latest"),
     [
-        pytest.param(AT_ONCE, AT_ONCE, timedelta(0), id="a few are told at once"),
+        pytest.param(AT_ONCE, AT_ONCE, timedelta(0), id="a few are reported at once"),
         pytest.param(90, 1, FLOOD, id="of many the first at once"),
         pytest.param(QUEUE, 1, FLOOD, id="as many as may wait"),
     ],
 )
-async def test_a_flood_of_events_is_told_in_its_own_time(count, at_once, latest):
+async def test_a_flood_of_events_is_written_at_a_limited_rate(count, at_once, latest):
     clock = ManualClock()
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
     api = WrittenEvents(clock)
@@ -201,7 +201,7 @@ async def test_a_flood_of_events_is_told_in_its_own_time(count, at_once, latest)
     assert max(api.at) <= latest
 
 
-async def test_a_warning_in_a_flood_of_events_is_told_at_once_with_what_led_to_it():
+async def test_a_warning_in_a_flood_of_events_is_reported_at_once_with_what_led_to_it():
     clock = ManualClock()
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
     api = WrittenEvents(clock)
@@ -233,7 +233,7 @@ class AwayEvents(WrittenEvents):
         return await super().create(event)
 
 
-async def test_events_that_were_lost_are_told_once_when_they_can_be_written_again(caplog):
+async def test_lost_events_are_reported_once_when_events_can_be_written_again(caplog):
     clock = ManualClock()
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
     api = AwayEvents(clock)
@@ -269,8 +269,8 @@ async def test_a_reason_that_is_an_event_reaches_users_with_its_word_type_and_me
         task = group.create_task(build_writer(recorder, api, clock).run())
         await clock.run(timedelta(0))
         task.cancel()
-    told = [(event.reason, event.type, event.message) for event in api.events]
-    assert told == ([] if reason.event_type is None else [(str(reason), str(reason.event_type), "why")])
+    reported = [(event.reason, event.type, event.message) for event in api.events]
+    assert reported == ([] if reason.event_type is None else [(str(reason), str(reason.event_type), "why")])
 
 
 async def test_a_word_of_another_version_is_no_event():

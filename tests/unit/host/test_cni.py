@@ -1,7 +1,7 @@
 import json
 from ipaddress import ip_network
 
-from klet.host.cni import build_cni_list, build_loopback
+from klet.host.cni import build_cni_list
 
 
 def test_a_dual_stack_bridge():
@@ -25,7 +25,3 @@ def test_unset_options_are_left_out():
     assert bridge["ipMasq"] is False
     assert "mtu" not in bridge
     assert "dataDir" not in bridge["ipam"]
-
-
-def test_loopback():
-    assert json.loads(build_loopback()) == {"cniVersion": "0.4.0", "name": "lo", "type": "loopback"}

@@ -17,7 +17,7 @@ from klet.host.files import (
 )
 
 
-def test_a_missing_file_is_told_apart(tmp_path):
+def test_a_missing_file_is_an_error_of_its_own(tmp_path):
     with pytest.raises(FileMissing, match=r"cannot read .*nothing: No such file"):
         read_text(tmp_path / "nothing")
 

@@ -82,7 +82,7 @@ def test_who_holds_which_of_several_ports(tmp_path):
     [
         pytest.param(10250, "kubelet (pid 12)", id="somebody listens"),
         pytest.param(10248, "", id="nobody listens"),
-        pytest.param(9, "", id="somebody out of sight listens"),
+        pytest.param(9, "", id="an unknown process listens"),
     ],
 )
 def test_the_process_that_listens_on_a_port(tmp_path, port, expected):

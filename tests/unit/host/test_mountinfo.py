@@ -6,7 +6,6 @@ from klet.host.mountinfo import (
     find_mount,
     is_below,
     is_bound_on_itself,
-    mount_references,
     mounts_under,
     parse_mountinfo,
 )
@@ -39,11 +38,6 @@ def test_escapes_and_optional_fields(table):
 
 def test_an_empty_source(table):
     assert table[-1].source == ""
-
-
-def test_read_only(table):
-    assert table[2].is_read_only
-    assert not table[0].is_read_only
 
 
 def test_the_last_of_stacked_mounts_is_the_visible_one(table):
@@ -89,11 +83,6 @@ BOUND = r"""27 1 254:0 / / rw - ext4 /dev/vda rw
 )
 def test_a_directory_that_is_bound_on_itself(path, expected):
     assert is_bound_on_itself(parse_mountinfo(BOUND), path) is expected
-
-
-def test_references_are_the_same_directory_elsewhere(table):
-    assert mount_references(table, "/var/lib/pods/a") == ("/elsewhere",)
-    assert mount_references(table, "/data") == ("/var/lib/pods/a", "/elsewhere")
 
 
 @pytest.mark.parametrize(

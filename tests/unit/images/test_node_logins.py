@@ -62,7 +62,7 @@ def test_the_first_file_counts(tmp_path, files, expected):
     assert user_of(read_first(places)) == expected
 
 
-def test_a_file_that_cannot_be_read_is_told_of_and_passed_over(tmp_path, caplog):
+def test_a_file_that_cannot_be_read_is_reported_and_passed_over(tmp_path, caplog):
     put(tmp_path / "root" / "config.json", "first")
     (tmp_path / "root" / "config.json").write_text('{"auths": {"quay.io": {"auth": "hidden"}}}')
     put(tmp_path / "home" / ".dockercfg", "second")

@@ -29,8 +29,8 @@ def ago():
 
 
 @pytest.fixture
-def told(ago):
-    """A record made so many seconds ago: `told(3, "Started", container="main")`."""
+def recorded(ago):
+    """A record made so many seconds ago: `recorded(3, "Started", container="main")`."""
 
     def build(seconds: float, decision: str, *, container: str = "", uid: str = "u1", **fields) -> Cause:
         at = ago(seconds)

@@ -152,7 +152,7 @@ CASES = [
             "",
             None,
         ),
-        id="a crash with last words, and no record of it",
+        id="a crash with termination message, and no record of it",
     ),
     pytest.param(
         {
@@ -382,7 +382,7 @@ CASES = [
         {"state": waiting("ContainerCreating"), "phase": "Pending"},
         [(3, "VolumesNotMounted", {"message": "Unable to attach or mount volumes: unmounted volumes=[v]"})],
         ("VolumesNotMounted", "unmounted volumes=[v]", 3, "try again", None),
-        id="a volume of which nothing is heard",
+        id="a volume of which nothing is known",
     ),
     pytest.param(
         {"state": RUNNING, **LEAVING},
@@ -555,7 +555,7 @@ CASES = [
 
 
 @pytest.fixture
-def story(told, ago):
+def story(recorded, ago):
     """Records as a story; `next_in` and `since_ago` are seconds from now."""
 
     def build(records):
@@ -566,7 +566,7 @@ def story(told, ago):
                 fields["next_at"] = ago(-fields.pop("next_in"))
             if "since_ago" in fields:
                 fields["since"] = ago(fields.pop("since_ago"))
-            made.append(told(seconds, decision, **fields))
+            made.append(recorded(seconds, decision, **fields))
         return build_timeline(made)
 
     return build
@@ -621,7 +621,7 @@ def test_the_cause(build_pod, story, now, ago, pod, records, expected):
             {"state": RUNNING, "is_ready": True},
             [(30, "RuntimeNotAnswering", MAIN), (20, "PodAdded", {})],
             "nothing is wrong: every container is ready since 11:00:00 UTC",
-            id="a call of an earlier life of the agent",
+            id="a call of an previous run of the agent",
         ),
         pytest.param(
             {"state": RUNNING, "is_ready": True},
@@ -663,7 +663,7 @@ def test_the_node_goes_first(build_pod, story, now, ago):
     assert found.reasons[0].since == ago(40)
 
 
-def test_a_manifest_that_was_refused_is_told_beside_the_pod_that_runs_on(build_pod, story, now):
+def test_a_manifest_that_was_refused_is_reported_beside_the_pod_that_runs_on(build_pod, story, now):
     records = [(60, "Started", MAIN), (5, "ManifestRejected", {"message": "a.yaml: bad"})]
     found = diagnose(build_pod(state=RUNNING, is_ready=True), story(records), now=now)
     assert [(reason.word, reason.message) for reason in found.reasons] == [("ManifestRejected", "a.yaml: bad")]
@@ -677,7 +677,7 @@ def test_a_manifest_that_was_refused_is_told_beside_the_pod_that_runs_on(build_p
             ": the pod is to stop (changed), and the preStop hook of container main has not ended (60 s of grace)",
             id="one that has a hook",
         ),
-        pytest.param([], "", id="one that nothing is told of"),
+        pytest.param([], "", id="one that nothing is recorded of"),
     ],
 )
 def test_a_pod_that_waits_for_an_earlier_one_of_its_name(build_pod, story, now, records, said):

@@ -32,9 +32,9 @@ def test_plain_error(text, expected):
     assert plain_error(text) == expected
 
 
-def test_records_are_chosen_by_subject_decision_and_time(told):
-    first, second = told(9, "Started", container="a"), told(8, "Killing", container="a")
-    third, fourth = told(7, "Started", container="a"), told(6, "Started")
+def test_records_are_chosen_by_subject_decision_and_time(recorded):
+    first, second = recorded(9, "Started", container="a"), recorded(8, "Killing", container="a")
+    third, fourth = recorded(7, "Started", container="a"), recorded(6, "Started")
     records = Evidence((first, second, third, fourth))
     assert records.about("a").causes == (first, second, third)
     assert records.about("").causes == (fourth,)

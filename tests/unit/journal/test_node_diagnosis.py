@@ -20,7 +20,7 @@ def ago(seconds: int) -> datetime:
     return NOW - timedelta(seconds=seconds)
 
 
-def records(*told: tuple[int, str], **fields: object) -> Evidence:
+def records(*recorded: tuple[int, str], **fields: object) -> Evidence:
     """Records about the node, each some seconds ago."""
     return Evidence(
         tuple(
@@ -30,7 +30,7 @@ def records(*told: tuple[int, str], **fields: object) -> Evidence:
                 at=ago(seconds),
                 finding=Finding(subject=FindingSubject(), decider="test", decision=read_reason(decision), **fields),
             )
-            for seconds, decision in told
+            for seconds, decision in recorded
         )
     )
 
@@ -73,7 +73,7 @@ def test_a_network_that_is_not_there():
     ]
 
 
-def test_a_runtime_that_does_not_answer_is_told_since_it_last_did():
+def test_a_runtime_that_does_not_answer_is_reported_since_it_last_did():
     found = diagnose_node(NodeState(errors=("container runtime is down",), well_at=ago(45)), records())
     (reason,) = found.reasons
     assert (reason.word, reason.since) == ("RuntimeNotReady", ago(45))
@@ -101,14 +101,14 @@ def test_what_others_have_against_the_node():
 
 
 @pytest.mark.parametrize(
-    ("told", "is_away"),
+    ("recorded", "is_away"),
     [
         pytest.param([(60, "ApiServerAway")], True, id="it is away"),
         pytest.param([(60, "ApiServerAway"), (30, "ApiServerBack")], False, id="it is back"),
     ],
 )
-def test_an_api_server_that_is_away(told, is_away):
-    found = diagnose_node(NodeState(), records(*told, message="it does not answer", next="tell it later"))
+def test_an_api_server_that_is_away(recorded, is_away):
+    found = diagnose_node(NodeState(), records(*recorded, message="it does not answer", next="report it later"))
     assert [reason.word for reason in found.reasons] == (["ApiServerAway"] if is_away else [])
 
 
@@ -117,7 +117,7 @@ def certificate(seconds: int, decision: str, which: str) -> tuple[Cause, ...]:
 
 
 def test_a_certificate_that_cannot_be_renewed_is_a_reason_while_the_node_is_ready():
-    told = Evidence(
+    recorded = Evidence(
         (
             *certificate(900, "CertificateInForce", "client"),
             *certificate(600, "CertificateNotRenewed", "client"),
@@ -126,7 +126,7 @@ def test_a_certificate_that_cannot_be_renewed_is_a_reason_while_the_node_is_read
             *certificate(200, "CertificateInForce", "server"),
         )
     )
-    found = diagnose_node(NodeState(well_at=ago(1)), told)
+    found = diagnose_node(NodeState(well_at=ago(1)), recorded)
     assert found.is_ready
     (reason,) = found.reasons
     assert (reason.word, reason.since, reason.message) == (

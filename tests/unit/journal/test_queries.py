@@ -64,8 +64,8 @@ async def explain(tmp_path):
             subject = FindingSubject() if pod is None else subject_of(pod)
             at = clock.now() + timedelta(seconds=5)
             journal.record(Finding(subject=subject, decider="test", decision=decision, next="go", next_at=at))
-        told = await view.explain(namespace="default", name=name)
-        return (as_sent(told) if told is not None else None), as_sent(await view.pods())
+        reported = await view.explain(namespace="default", name=name)
+        return (as_sent(reported) if reported is not None else None), as_sent(await view.pods())
 
     yield ask
     await journal.close()
@@ -76,42 +76,42 @@ async def test_a_pod_of_which_nothing_is_known(explain):
 
 
 async def test_a_pod_without_records_is_explained_by_its_status(explain):
-    told, _ = await explain(POD, errors=("runtime is down",))
-    assert told["pod"] == {"namespace": "default", "name": "web-node", "uid": "u2"}
-    assert told["why"][0]["message"] == (
+    reported, _ = await explain(POD, errors=("runtime is down",))
+    assert reported["pod"] == {"namespace": "default", "name": "web-node", "uid": "u2"}
+    assert reported["why"][0]["message"] == (
         "the runtime of this node is not well, and nothing new is begun: runtime is down"
     )
-    assert told["why"][0]["since"] == told["now"]
-    assert told["timeline"] == []
+    assert reported["why"][0]["since"] == reported["now"]
+    assert reported["timeline"] == []
 
 
 async def test_a_pod_that_is_gone_is_remembered(explain):
-    told, known = await explain(decisions=[(POD, "PodAdded"), (POD, "PodRemoved"), (POD, "Removed")])
-    assert told["state"]["known"] is False
-    assert [why["reason"] for why in told["why"]] == ["PodRemoved"]
+    reported, known = await explain(decisions=[(POD, "PodAdded"), (POD, "PodRemoved"), (POD, "Removed")])
+    assert reported["state"]["known"] is False
+    assert [why["reason"] for why in reported["why"]] == ["PodRemoved"]
     assert [(pod["namespace"], pod["name"]) for pod in known["pods"]] == [("default", "web-node")]
 
 
 async def test_a_pod_that_waits_for_the_one_before(explain):
     decisions = [(EARLIER, "PodAdded"), (EARLIER, "Terminate"), (POD, "PodAdded")]
-    told, _ = await explain(POD, leaving=(EARLIER,), decisions=decisions)
-    assert told["pod"]["uid"] == "u2"
-    assert told["why"][0]["message"].startswith("an earlier pod of this name has not stopped yet")
-    assert [step["life"] for step in told["timeline"]] == [0, 0, 1]
+    reported, _ = await explain(POD, leaving=(EARLIER,), decisions=decisions)
+    assert reported["pod"]["uid"] == "u2"
+    assert reported["why"][0]["message"].startswith("an earlier pod of this name has not stopped yet")
+    assert [step["life"] for step in reported["timeline"]] == [0, 0, 1]
 
 
 async def test_a_pod_on_its_way_out(explain):
-    told, _ = await explain(leaving=(EARLIER,), decisions=[(EARLIER, "PodAdded")])
-    assert told["state"]["terminating"] is True
-    [step] = told["timeline"]
-    assert step["nextAt"] > told["now"]
-    assert told["waitingFor"]["on"] == "go"
+    reported, _ = await explain(leaving=(EARLIER,), decisions=[(EARLIER, "PodAdded")])
+    assert reported["state"]["terminating"] is True
+    [step] = reported["timeline"]
+    assert step["nextAt"] > reported["now"]
+    assert reported["waitingFor"]["on"] == "go"
 
 
 async def test_a_restart_of_the_agent_is_part_of_the_story(explain):
     decisions = [(None, "AgentStarted"), (POD, "PodAdded"), (POD, "Started"), (None, "AgentStarted"), (POD, "Adopted")]
-    told, _ = await explain(POD, decisions=decisions)
-    assert [step["decision"] for step in told["timeline"]] == ["PodAdded", "Started", "AgentRestarted", "Adopted"]
+    reported, _ = await explain(POD, decisions=decisions)
+    assert [step["decision"] for step in reported["timeline"]] == ["PodAdded", "Started", "AgentRestarted", "Adopted"]
 
 
 async def test_the_node(tmp_path):
@@ -130,15 +130,15 @@ async def test_the_node(tmp_path):
         api_node=lambda: Node(metadata=ObjectMeta(name="n1"), status=NodeStatus(conditions=(condition,))),
         clock=clock,
     )
-    told = as_sent(await view.explain_node())
+    reported = as_sent(await view.explain_node())
     await journal.close()
-    assert (told["node"], told["ready"]) == ({"name": "n1"}, False)
-    assert [(each["type"], each["status"]) for each in told["conditions"]] == [
+    assert (reported["node"], reported["ready"]) == ({"name": "n1"}, False)
+    assert [(each["type"], each["status"]) for each in reported["conditions"]] == [
         ("Ready", "False"),
         ("PIDPressure", "False"),
     ]
-    assert [(why["reason"], why["since"]) for why in told["why"]] == [("NetworkNotReady", told["now"])]
-    assert [(step["decision"], step["life"]) for step in told["timeline"]] == [
+    assert [(why["reason"], why["since"]) for why in reported["why"]] == [("NetworkNotReady", reported["now"])]
+    assert [(step["decision"], step["life"]) for step in reported["timeline"]] == [
         ("AgentStarted", 0),
         ("AgentStarted", 1),
         ("NetworkNotReady", 1),

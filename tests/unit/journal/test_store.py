@@ -284,7 +284,7 @@ async def test_without_a_file_only_the_newest_records_are_kept(opened, path):
     assert kept[0] == "Step5"
 
 
-async def test_the_pods_that_are_told_of(opened, clock):
+async def test_the_pods_that_are_reported(opened, clock):
     journal = await opened()
     journal.record(finding("First"))
     journal.record(finding("Node", subject=FindingSubject()))

@@ -43,8 +43,8 @@ def test_steps_are_ordered_indented_and_timed():
             cause(5, 5, "Unrelated", DB, parent=99),
         ]
     )
-    told = [(step.cause.finding.decision, step.depth, step.offset, step.lasted) for step in story.steps]
-    assert told == [
+    reported = [(step.cause.finding.decision, step.depth, step.offset, step.lasted) for step in story.steps]
+    assert reported == [
         ("SyncPod", 0, timedelta(0), timedelta(seconds=4)),
         ("PullImage", 1, timedelta(seconds=0.5), timedelta(seconds=2)),
         ("StartContainer", 2, timedelta(seconds=2.5), None),
@@ -53,7 +53,7 @@ def test_steps_are_ordered_indented_and_timed():
     ]
 
 
-def test_equal_steps_in_a_row_are_told_once():
+def test_equal_steps_in_a_row_are_reported_once():
     story = build_timeline(
         [
             cause(1, 0, "Wait", APP, message="backing off"),
@@ -95,7 +95,7 @@ def test_equal_steps_in_a_row_are_told_once():
         pytest.param(
             [cause(1, 0, "PullImage", APP, next="image pulled"), cause(2, 1, "Wait", DB, next="backoff over")],
             Waiting(on="backoff over", subject=DB, message="", since=at(1)),
-            id="the newest open one is told",
+            id="the newest open one is reported",
         ),
         pytest.param(
             [cause(1, 0, "Wait", APP, next="backoff over"), cause(2, 9, "Wait", APP, next="backoff over")],
@@ -143,7 +143,7 @@ def test_each_pod_of_a_name_has_a_story_of_its_own():
             cause(6, 13, "ManifestRejected", NAMELESS),
         ]
     )
-    told = [
+    reported = [
         (
             history.uid,
             history.began,
@@ -151,7 +151,7 @@ def test_each_pod_of_a_name_has_a_story_of_its_own():
         )
         for history in story.histories
     ]
-    assert told == [
+    assert reported == [
         ("u1", at(0), [("ManifestSettled", 0), ("PodAdded", 1), ("Finished", 11)]),
         ("u2", at(10), [("PodAdded", 0), ("Started", 2), ("ManifestRejected", 3)]),
     ]
@@ -170,9 +170,9 @@ def test_a_pod_that_comes_again_with_its_uid_begins_another_life():
             cause(7, 6, "PodAdded"),
         ]
     )
-    told = [(history.uid, [step.cause.finding.decision for step in history.steps]) for history in story.histories]
+    reported = [(history.uid, [step.cause.finding.decision for step in history.steps]) for history in story.histories]
     # The last PodAdded is that of an agent which was restarted: the pod went on.
-    assert told == [
+    assert reported == [
         ("u1", ["PodAdded", "Finished"]),
         ("u2", ["PodAdded", "Killing"]),
         ("u1", ["PodAdded", "Wait", "PodAdded"]),
@@ -181,7 +181,7 @@ def test_a_pod_that_comes_again_with_its_uid_begins_another_life():
     assert story.waiting.on == "backoff over"
 
 
-def test_what_every_sync_decides_again_is_told_once_in_a_life():
+def test_what_every_sync_decides_again_is_shown_once_per_run():
     story = build_timeline(
         [
             cause(1, 0, "MissingClusterDNS"),
@@ -204,7 +204,7 @@ def started(number: int, seconds: float) -> Cause:
     )
 
 
-def test_starts_of_the_agent_are_told_in_the_lives_that_went_on():
+def test_starts_of_the_agent_are_shown_for_pods_that_ran_on():
     story = build_timeline(
         [
             cause(2, 1, "PodAdded"),
@@ -222,8 +222,8 @@ def test_starts_of_the_agent_are_told_in_the_lives_that_went_on():
             started(10, 22),
         ],
     )
-    told = [[step.cause.finding.decision for step in history.steps] for history in story.histories]
-    assert told == [
+    reported = [[step.cause.finding.decision for step in history.steps] for history in story.histories]
+    assert reported == [
         ["PodAdded", "Started", "AgentRestarted", "PodAdded", "Adopted", "Removed"],
         ["PodAdded", "AgentRestarted"],
     ]
@@ -236,5 +236,5 @@ def test_starts_of_the_agent_are_told_in_the_lives_that_went_on():
 
 def test_each_start_of_the_agent_begins_a_life_of_the_node():
     story = build_timeline([started(1, 0), cause(2, 1, "NodeReady", FindingSubject()), started(3, 10)])
-    told = [[step.cause.finding.decision for step in history.steps] for history in story.histories]
-    assert told == [["AgentStarted", "NodeReady"], ["AgentStarted"]]
+    reported = [[step.cause.finding.decision for step in history.steps] for history in story.histories]
+    assert reported == [["AgentStarted", "NodeReady"], ["AgentStarted"]]

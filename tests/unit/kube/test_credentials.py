@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from klet.kube.access import KeyPair, Login, Material
+from klet.kube.access import KeyPair, Login, PemSource
 from klet.kube.credentials import PAIR_PATIENCE, Credentials, CredentialSet
 from klet.kube.errors import CredentialError
 from klet.testing.loop import LoopClock, run_virtual
@@ -19,7 +19,7 @@ def file(tmp_path):
 
 
 def of_file(file) -> Login:
-    return Login(pair=KeyPair(Material(path=file), Material(path=file)))
+    return Login(pair=KeyPair(PemSource(path=file), PemSource(path=file)))
 
 
 async def ask(login: Login) -> tuple[CredentialSet | str, timedelta]:
@@ -53,7 +53,7 @@ def test_but_not_for_ever(file):
     assert PAIR_PATIENCE <= took < PAIR_PATIENCE + timedelta(seconds=0.2)
 
 
-def test_a_file_that_cannot_be_read_is_told_at_once(tmp_path):
+def test_a_file_that_cannot_be_read_is_reported_at_once(tmp_path):
     answer, took = run_virtual(ask(of_file(tmp_path)))
     assert answer.startswith("client certificate not read")
     assert took == timedelta()

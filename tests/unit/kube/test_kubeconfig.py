@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from klet.kube.access import ExecPlugin, KeyPair, Login, Material, NoVerification, SystemAuthorities
+from klet.kube.access import ExecPlugin, KeyPair, Login, NoVerification, PemSource, SystemAuthorities
 from klet.kube.errors import KubeconfigError
 from klet.kube.kubeconfig import LONGEST, load_kubeconfig, parse_kubeconfig
 
@@ -38,12 +38,12 @@ current-context: {current}
         pytest.param("", SystemAuthorities(), id="the machine's authorities are trusted if none is given"),
         pytest.param(
             ", certificate-authority: pki/ca.crt",
-            Material(path=Path("/etc/kubernetes/pki/ca.crt")),
+            PemSource(path=Path("/etc/kubernetes/pki/ca.crt")),
             id="a relative file is relative to the kubeconfig",
         ),
         pytest.param(
             f", certificate-authority: x, certificate-authority-data: {PEM}",
-            Material(data=b"-----BEGIN"),
+            PemSource(data=b"-----BEGIN"),
             id="inline data wins over a file",
         ),
         pytest.param(", insecure-skip-tls-verify: true", NoVerification(), id="verification can be switched off"),
@@ -60,7 +60,7 @@ def test_authority(cluster, authority):
         pytest.param("tokenFile: t", Login(token_file=Path("/etc/kubernetes/t")), id="a token in a file"),
         pytest.param(
             "client-certificate: /pki/current.pem, client-key: /pki/current.pem",
-            Login(pair=KeyPair(Material(path=Path("/pki/current.pem")), Material(path=Path("/pki/current.pem")))),
+            Login(pair=KeyPair(PemSource(path=Path("/pki/current.pem")), PemSource(path=Path("/pki/current.pem")))),
             id="a certificate and its key in one file",
         ),
         pytest.param(
@@ -85,7 +85,7 @@ def test_authority(cluster, authority):
                     cluster={"server": "https://api:6443"},
                 )
             ),
-            id="a program on the PATH that is told of the cluster",
+            id="a program on the PATH that is reported of the cluster",
         ),
     ],
 )

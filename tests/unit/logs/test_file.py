@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klet.logs.file import LogFile, TailSearch, TurnOver
+from klet.logs.file import LogFile, RotationCheck, TailSearch
 from klet.logs.line import LogError
 
 
@@ -98,7 +98,7 @@ def file(path):
 def test_it_reads_what_is_appended(file, path):
     assert file.read() == b"one\n"
     assert file.read() == b""
-    assert file.turn_over() == TurnOver()
+    assert file.check_rotation() == RotationCheck()
     with path.open("ab") as writer:
         writer.write(b"two\n")
     assert file.read() == b"two\n"
@@ -107,31 +107,31 @@ def test_it_reads_what_is_appended(file, path):
 def test_after_a_rotation_the_old_file_is_read_to_its_end_first(file, path, tmp_path):
     file.read()
     path.rename(tmp_path / "0.log.1")
-    assert file.turn_over() == TurnOver()
+    assert file.check_rotation() == RotationCheck()
     path.touch()
     with (tmp_path / "0.log.1").open("ab") as writer:
         writer.write(b"late\n")
-    assert file.turn_over() == TurnOver()
+    assert file.check_rotation() == RotationCheck()
     path.write_bytes(b"new\n")
-    assert file.turn_over() == TurnOver(read_again=True)
+    assert file.check_rotation() == RotationCheck(read_again=True)
     assert file.read() == b"late\n"
-    assert file.turn_over() == TurnOver(read_again=True, is_new=True)
+    assert file.check_rotation() == RotationCheck(read_again=True, is_new=True)
     assert file.read() == b"new\n"
 
 
 def test_a_successor_that_vanishes_again_is_waited_for(file, path, tmp_path):
     path.rename(tmp_path / "0.log.1")
     path.write_bytes(b"new\n")
-    assert file.turn_over().read_again
+    assert file.check_rotation().read_again
     path.unlink()
-    assert file.turn_over() == TurnOver()
+    assert file.check_rotation() == RotationCheck()
     assert file.read() == b"one\n"
 
 
 def test_a_truncated_file_is_read_from_its_beginning(file, path):
     file.read()
     os.truncate(path, 0)
-    assert file.turn_over() == TurnOver(read_again=True, is_new=True)
+    assert file.check_rotation() == RotationCheck(read_again=True, is_new=True)
     path.write_bytes(b"2\n")
     assert file.read() == b"2\n"
 
@@ -195,9 +195,9 @@ class TestLinks:
             file.read()
             log.rename(f"{log}.20260101-000000")
             log.symlink_to(tmp_path / "secret/0.log")
-            assert file.turn_over().read_again
+            assert file.check_rotation().read_again
             with pytest.raises(LogError) as caught:
-                file.turn_over()
+                file.check_rotation()
             assert "secret" not in str(caught.value)
         finally:
             file.close()
@@ -209,7 +209,7 @@ class TestLinks:
             assert file.read() == b"one\n"
             log.parent.rename(tmp_path / "away")
             log.parent.symlink_to(tmp_path / "secret")
-            assert file.turn_over() == TurnOver()
+            assert file.check_rotation() == RotationCheck()
             with (tmp_path / "away/0.log").open("a") as writer:
                 writer.write("two\n")
             assert file.read() == b"two\n"

@@ -4,7 +4,7 @@ import pytest
 
 from klet.certs.requests import Posted
 from klet.images.docker_config import RegistryLogin
-from klet.kube.access import ExecPlugin, Login, Material
+from klet.kube.access import ExecPlugin, Login, PemSource
 from klet.kube.credentials import CredentialSet
 from klet.kube.transport import HttpAnswer, HttpRequest
 from klet.model.objects import IssuedToken
@@ -19,7 +19,7 @@ SECRET = "s3cr3t"
         pytest.param(RegistryLogin("me", SECRET), "RegistryLogin(username='me')", id="a login"),
         pytest.param(IssuedToken(SECRET, None), "IssuedToken(refresh_at=None)", id="a token of a service account"),
         pytest.param(FileProjection(SECRET.encode(), 0o644), "FileProjection(mode=420, uid=None)", id="a file"),
-        pytest.param(Material(data=SECRET.encode()), "Material(path=None)", id="PEM text"),
+        pytest.param(PemSource(data=SECRET.encode()), "PemSource(path=None)", id="PEM text"),
         pytest.param(CredentialSet(SECRET, b"", SECRET.encode()), "CredentialSet()", id="a set of credentials"),
         pytest.param(Posted(name="a", uid="b", key=SECRET), "Posted(name='a', uid='b')", id="the key of a request"),
         pytest.param(HttpAnswer(200, "", SECRET.encode()), "HttpAnswer(code=200, retry_after='')", id="an answer"),

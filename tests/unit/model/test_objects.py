@@ -2,9 +2,11 @@
 
 import pytest
 
+from klet.api.certificates import ClusterTrustBundle, ClusterTrustBundleSpec
 from klet.api.codec import convert
+from klet.api.meta import LabelSelector, ObjectMeta
 from klet.api.pod import Pod
-from klet.model.objects import ObjectKind, ObjectRef, pod_config_maps, pod_secrets, volume_objects
+from klet.model.objects import ObjectKind, ObjectRef, choose_bundles, pod_config_maps, pod_secrets, volume_objects
 
 
 def pod_of(**spec) -> Pod:
@@ -85,3 +87,21 @@ def test_a_volume_shows_what_it_is_made_of():
         ObjectRef(ObjectKind.CONFIG_MAP, "n", "a"),
         ObjectRef(ObjectKind.SECRET, "n", "b"),
     }
+
+
+def bundle(name: str, signer: str = "s", **labels: str) -> ClusterTrustBundle:
+    spec = ClusterTrustBundleSpec(signer_name=signer)
+    return ClusterTrustBundle(metadata=ObjectMeta(name=name, labels=labels), spec=spec)
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        pytest.param(None, [], id="no selector takes none"),
+        pytest.param(LabelSelector(), ["a", "b"], id="an empty one takes all of the signer"),
+        pytest.param(LabelSelector(match_labels={"live": "yes"}), ["b"], id="by labels"),
+    ],
+)
+def test_choose(selector, expected):
+    bundles = [bundle("a"), bundle("b", live="yes"), bundle("c", signer="other", live="yes")]
+    assert [each.metadata.name for each in choose_bundles(bundles, signer="s", selector=selector)] == expected

@@ -87,7 +87,7 @@ def test_work_that_is_itself_out_of_time_says_so():
         run_virtual(StoppingPods().run(UID, be_late()))
 
 
-def test_a_pod_may_be_told_to_stop_again_while_its_work_is_on_its_way_out():
+def test_a_pod_may_be_stopped_again_while_its_work_is_being_cancelled():
     async def linger() -> None:
         try:
             await asyncio.sleep(3600)

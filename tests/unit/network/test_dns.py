@@ -82,7 +82,7 @@ def test_searches_of_the_host_are_not_repeated():
     assert decide_dns(pod_with("ClusterFirst"), host, CLUSTER).config.searches == (*NODE_SEARCHES, "home")
 
 
-def test_without_a_cluster_server_the_host_answers_and_the_pod_is_told():
+def test_without_a_cluster_server_the_host_answers_and_the_pod_gets_an_event():
     decision = decide_dns(pod_with("ClusterFirst"), HOST, BARE)
     assert decision.config == HOST
     assert decision.warnings == (

@@ -40,7 +40,7 @@ def bench(tmp_path):
     threads.close()
 
 
-async def test_the_file_is_read_anew_for_each_pod(bench):
+async def test_the_file_is_read_again_for_each_pod(bench):
     resolver = bench.resolver()
     bench.path.write_text("nameserver 1.1.1.1\n")
     assert await resolver.config_for(POD) == DnsConfig(("1.1.1.1",))
@@ -80,7 +80,7 @@ async def test_what_was_left_out_is_recorded_with_its_reason(bench):
     assert len(await bench.decisions()) == 4
 
 
-async def test_what_is_too_much_of_the_nodes_file_is_told_once(bench):
+async def test_what_is_too_much_of_the_nodes_file_is_reported_once(bench):
     bench.path.write_text(f"search {' '.join(f'd{n}' for n in range(40))}\n")
     pod = replace(POD, spec=replace(POD.spec, dns_policy="None"))
     resolver = bench.resolver()
@@ -89,7 +89,7 @@ async def test_what_is_too_much_of_the_nodes_file_is_told_once(bench):
     assert await bench.decisions() == [("CheckLimitsForResolvConf", "")]
 
 
-async def test_a_broken_file_is_told_of_the_node_once(bench):
+async def test_a_broken_file_is_reported_about_the_node_once(bench):
     bench.path.write_text("nameserver\n")
     resolver = bench.resolver()
     for _ in range(2):

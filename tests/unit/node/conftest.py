@@ -1,4 +1,4 @@
-"""An API server for one node that does what a test tells it, and drafts of the node."""
+"""An API server for one node that does what a test asks for, and drafts of the node."""
 
 from dataclasses import dataclass, field
 

@@ -98,7 +98,7 @@ def test_the_annotation_goes_when_the_cloud_does():
                      "can't get ip address of node n1. error: no default routes found", id="nothing at all is known"),
     ],
 )  # fmt: skip
-def test_addresses_that_cannot_be_told(ips, seen, why):
+def test_addresses_that_cannot_be_determined(ips, seen, why):
     assert set_addresses(a_node(), seen, NodeSettings(name="n1", node_ips=ips)) == Unknown(why)
 
 

@@ -30,7 +30,7 @@ def test_newer_of(first, second, expected):
     assert newer_of(first, second) is expected
 
 
-async def test_the_board_tells_changes_and_keeps_addresses():
+async def test_the_board_publishes_changes_and_keeps_addresses():
     board = NodeBoard()
     with board.changes() as changes:
         board.put(node("1", "10.0.0.1"))

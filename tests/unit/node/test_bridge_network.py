@@ -43,7 +43,7 @@ def test_the_network_of_others_wins(tmp_path, name):
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_our_own_is_written_anew_and_other_files_do_not_count(tmp_path):
+def test_our_own_is_rewritten_and_other_files_do_not_count(tmp_path):
     (tmp_path / "README").write_text("")
     write_network(tmp_path, SUBNETS, NAMES)
     assert write_network(tmp_path, SUBNETS[:1], NAMES) is True

@@ -73,6 +73,6 @@ def test_find_cgroup_driver(answers, expected, waited):
 def test_a_runtime_that_never_answers():
     runtime = ScriptedRuntime(BUSY, BUSY, BUSY)
     with pytest.raises(
-        CgroupDriverUnknown, match=r"^the runtime does not tell its cgroup driver: rpc error: code = Un"
+        CgroupDriverUnknown, match=r"^the runtime does not report its cgroup driver: rpc error: code = Un"
     ):
         run_virtual(find_cgroup_driver(runtime, configured="cgroupfs", clock=LoopClock(epoch=EPOCH)))

@@ -96,7 +96,7 @@ async def test_a_reboot_is_recorded_once(composer):
     assert recorded.count("Rebooted") == 1
 
 
-async def test_a_cordon_is_told_when_it_is_settled(composer):
+async def test_a_cordon_is_reported_when_it_is_settled(composer):
     cordoned = Node(metadata=ObjectMeta(name="n1"), spec=NodeSpec(unschedulable=True))
     for expected in (1, 1):
         draft = await composer.compose(cordoned)

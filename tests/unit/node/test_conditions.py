@@ -52,7 +52,7 @@ def test_a_pressure_that_changes(kind, present, reason, message, event, was):
     assert (event, f"Node n1 status is now: {event}") in recorded
 
 
-def test_a_pressure_that_stays_only_beats():
+def test_a_pressure_that_stays_changes_only_its_heartbeat():
     old = NodeCondition(type="MemoryPressure", status="True", reason="Mine", message="mine", last_transition_time=THEN)
     changed = pressures((old,), "MemoryPressure")
     found = find_condition(changed.conditions, "MemoryPressure")
@@ -108,7 +108,7 @@ def test_the_message_of_ready(errors, warnings, status, reason, message):
     ("was", "errors", "decisions", "since"),
     [
         pytest.param("False", (), ["NodeReady"], LATER, id="it becomes ready"),
-        pytest.param("Unknown", (), ["NodeReady"], LATER, id="it is heard of again"),
+        pytest.param("Unknown", (), ["NodeReady"], LATER, id="it is reported again"),
         pytest.param("True", ("x",), ["NodeNotReady"], LATER, id="it stops being ready"),
         pytest.param("True", (), [], THEN, id="it stays ready"),
         pytest.param("False", ("other",), [], THEN, id="it stays not ready, for another reason"),

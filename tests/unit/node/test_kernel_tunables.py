@@ -68,7 +68,7 @@ def test_nothing_is_touched_when_they_are_left(tmp_path):
     apply_tunables(Sysctls(root=tmp_path), TunablePolicy.LEAVE)
 
 
-def test_everything_that_is_wrong_is_told(sys):
+def test_everything_that_is_wrong_is_reported(sys):
     (sys / "kernel/keys/root_maxkeys").unlink()
     with pytest.raises(TunableError) as caught:
         apply_tunables(Sysctls(root=sys), TunablePolicy.REFUSE)

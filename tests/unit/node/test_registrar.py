@@ -89,7 +89,7 @@ def test_a_node_that_is_there_and_as_it_should_be_is_only_read(api, composer_of,
     assert decisions == ["NodeHasSufficientMemory", "NodeAdopted"]
 
 
-def test_what_a_start_finds_is_told_once_however_many_tries_it_takes(api, composer_of, down):
+def test_what_a_start_finds_is_reported_once_however_many_tries_it_takes(api, composer_of, down):
     api.fail("create", down, down)
     _, decisions = register(api, composer_of)
     assert decisions == ["NodeHasSufficientMemory", "NodeRegistered"]
@@ -101,7 +101,7 @@ def test_a_node_that_may_not_be_made_and_is_not_there_is_tried_again(api, compos
     assert api.calls == ["create", "get", "create"]
 
 
-def test_an_adoption_that_fails_begins_anew(api, composer_of, node_of, down):
+def test_an_adoption_that_fails_is_repeated(api, composer_of, node_of, down):
     api.node = node_of()
     api.fail("get", down)
     took, decisions = register(api, composer_of)

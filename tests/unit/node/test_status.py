@@ -92,7 +92,7 @@ def test_a_reboot_is_recorded(recorded, messages):
     assert [finding.message for finding in outcome.findings if finding.decision == "Rebooted"] == messages
 
 
-def test_swap_is_told_where_there_is_some():
+def test_swap_is_reported_where_there_is_some():
     swapping = composed(replace(SEEN, machine=replace(MACHINE, swap=4096)))
     assert swapping.node.status.node_info.swap == NodeSwapStatus(capacity=4096)
     assert composed().node.status.node_info.swap is None
@@ -158,7 +158,7 @@ def test_what_the_runtime_can_do():
     assert status.features == NodeFeatures(supplemental_groups_policy=False)
 
 
-def test_features_that_the_runtime_does_not_tell_are_left():
+def test_features_that_the_runtime_does_not_report_are_left():
     node = replace(NODE, status=NodeStatus(features=NodeFeatures(supplemental_groups_policy=True)))
     assert composed(node=node).node.status.features == NodeFeatures(supplemental_groups_policy=True)
 
@@ -184,7 +184,7 @@ def test_volumes_in_use(seen, expected):
         pytest.param(True, True, [], id="still cordoned"),
     ],
 )
-def test_cordons_are_told(was, unschedulable, decisions):
+def test_cordons_are_reported(was, unschedulable, decisions):
     node = replace(NODE, spec=NodeSpec(unschedulable=unschedulable))
     found = [finding.decision for finding in composed(node=node, was_unschedulable=was).findings]
     assert [decision for decision in found if "Schedulable" in decision] == decisions

@@ -144,7 +144,7 @@ def test_five_tries_without_a_pause(desk, down):
     assert run_virtual(run()) == (StatusOutcome.FAILED, 4, timedelta(seconds=1))
 
 
-def test_a_ready_node_is_not_told_otherwise_right_after_the_start(desk):
+def test_a_ready_node_is_not_reported_otherwise_right_after_the_start(desk):
     async def run():
         made = desk(ready=True)
         made.composer.ready = False
@@ -164,7 +164,7 @@ def test_a_node_that_was_not_ready_needs_no_patience(desk):
     assert run_virtual(run()) is StatusOutcome.POSTED
 
 
-def test_findings_of_a_failed_pass_are_not_told(desk, down):
+def test_findings_of_a_failed_pass_are_not_reported(desk, down):
     async def run():
         made = desk()
         made.composer.findings = (Finding(subject=FindingSubject(), decider="t", decision=Reason.NODE_READY),)
@@ -177,7 +177,7 @@ def test_findings_of_a_failed_pass_are_not_told(desk, down):
     assert run_virtual(run()) == (0, 1)
 
 
-def test_a_node_that_was_put_back_to_an_older_state_is_told_of_again(desk, node_of):
+def test_a_node_that_was_reset_to_an_older_state_is_reported_again(desk, node_of):
     """As from a backup of the API server: its versions are lower than the one that we wrote."""
 
     async def run():

@@ -66,7 +66,7 @@ def test_no_sign_of_a_part_that_is_not_well(caplog):
     assert (caplog.records[0].check, caplog.records[0].error) == ("syncloop", "the sync loop hangs")
 
 
-def test_a_sign_that_is_not_heard_is_given_once_more():
+def test_a_signal_that_was_missed_is_given_again():
     recorded = run_virtual(run_for(10, NotifyError("busy"), NotifyError("busy")))
     assert len(recorded) == 2
     assert 1 <= recorded[1] <= 1.1

@@ -113,7 +113,7 @@ async def test_a_failure_leaves_that_nothing_was_there(expiring, client):
         await expiring.store.get(*KEY)
 
 
-async def test_a_failure_with_nothing_known_is_told(expiring, client):
+async def test_a_failure_with_nothing_known_is_raised(expiring, client):
     client.error = Unreachable("away")
     with pytest.raises(Unreachable):
         await expiring.store.get(*KEY)

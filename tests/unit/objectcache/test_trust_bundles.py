@@ -13,11 +13,14 @@ from klet.api.volume import ClusterTrustBundleProjection
 from klet.kube.informer import ObjectKey
 from klet.model.objects import ANY_TRUST_BUNDLE
 from klet.objectcache.errors import NoTrustAnchors
-from klet.objectcache.trust_bundles import NoTrustBundles, TrustBundles
+from klet.objectcache.trust_bundles import NoTrustBundles, TrustBundles, merge_anchors
 from klet.testing.clock import ManualClock
 
 ALL = LabelSelector()
 LONG = LabelSelector(match_labels={f"key-{number}": "x" * 60 for number in range(2000)})
+ONE = "-----BEGIN CERTIFICATE-----\nb25l\n-----END CERTIFICATE-----\n"
+TWO = "-----BEGIN CERTIFICATE-----\ndHdv\n-----END CERTIFICATE-----\n"
+TWO_LINES = "-----BEGIN CERTIFICATE-----\n" + "QUFB" * 16 + "\nQUFB\n-----END CERTIFICATE-----\n"
 
 
 def pem(*texts: str) -> str:
@@ -124,7 +127,7 @@ async def test_nothing_is_followed_before_somebody_asks(trust, followed, clock):
         ),
     ],
 )
-async def test_what_is_not_there_is_told(trust, followed, source, message):
+async def test_what_is_not_there_is_reported(trust, followed, source, message):
     followed.synced.set()
     followed.put("b", pem("b25l"))
     with pytest.raises(NoTrustAnchors) as caught:
@@ -170,3 +173,39 @@ async def test_a_node_that_has_none_says_so():
         await NoTrustBundles().anchors(wanted("b"))
     with pytest.raises(NoTrustAnchors, match="requires either name or signerName"):
         await NoTrustBundles().anchors(wanted())
+
+
+def bundle(text: str = ONE, name: str = "b", signer: str = "s", **labels: str) -> ClusterTrustBundle:
+    spec = ClusterTrustBundleSpec(signer_name=signer, trust_bundle=text)
+    return ClusterTrustBundle(metadata=ObjectMeta(name=name, labels=labels), spec=spec)
+
+
+def merged(*texts: str, seed: int = 1) -> str:
+    return merge_anchors([bundle(text) for text in texts], randomness=random.Random(seed)).decode()
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        pytest.param([ONE], {ONE}, id="one"),
+        pytest.param([ONE + TWO], {ONE, TWO}, id="two of one bundle"),
+        pytest.param([ONE, TWO + ONE], {ONE, TWO}, id="each once"),
+        pytest.param([f"a comment\n{ONE}another\n"], {ONE}, id="text between them is left out"),
+        pytest.param([ONE.replace("b25l", "k: v\n\nb25l")], {ONE}, id="headers are left out"),
+        pytest.param([ONE.replace("CERTIFICATE", "X509 CERTIFICATE")], {ONE}, id="whatever it is called"),
+        pytest.param([ONE.replace("\n", "\r\n")], {ONE}, id="other line ends"),
+        pytest.param([TWO_LINES.replace("\nQUFB\n", "QUFB\n")], {TWO_LINES}, id="lines are broken again"),
+        pytest.param([ONE.replace("b25l", "b25"), TWO], {TWO}, id="a damaged one is left out"),
+        pytest.param([], set(), id="none"),
+    ],
+)
+def test_merge(texts, expected):
+    found = merged(*texts)
+    assert sorted(found.split("-----END CERTIFICATE-----\n")[:-1]) == sorted(
+        each.removesuffix("-----END CERTIFICATE-----\n") for each in expected
+    )
+
+
+def test_no_order_can_be_relied_on():
+    many = [ONE.replace("b25l", text) for text in ("AAAA", "BBBB", "CCCC", "DDDD", "EEEE")]
+    assert len({merged(*many, seed=seed) for seed in range(8)}) > 1

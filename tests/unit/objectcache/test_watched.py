@@ -102,7 +102,7 @@ async def test_a_reader_waits_no_longer_than_a_second(watching, clock):
     assert str((await reading)[0]) == "failed to sync configmap cache: timed out waiting for the condition"
 
 
-async def test_who_waited_in_vain_is_told_of_the_first_look(watching, clock, config_map):
+async def test_waiters_that_timed_out_get_the_error_of_the_first_check(watching, clock, config_map):
     watching.store.add_reference(*KEY, "a")
     reading = asyncio.gather(watching.store.get(*KEY), return_exceptions=True)
     await clock.run(timedelta(seconds=1))
@@ -119,7 +119,7 @@ async def test_an_object_that_is_not_there_is_missing(watching):
         await watching.store.get(*KEY)
 
 
-async def test_changes_are_told_but_not_what_was_there_at_first(watching, config_map):
+async def test_changes_are_reported_but_not_what_was_there_at_first(watching, config_map):
     watching.store.add_reference(*KEY, "a")
     await watching.settle()
     watching.made[0].show(config_map("1"))

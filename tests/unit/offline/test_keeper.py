@@ -41,7 +41,7 @@ class Sink:
 
     def set_pods(self, source, pods):
         self.source = source
-        self.trace.append(f"told {names(pods)}")
+        self.trace.append(f"reported {names(pods)}")
 
 
 def names(pods):
@@ -88,14 +88,14 @@ async def running(kept=()):
 async def test_a_pod_is_on_disk_before_anybody_acts():
     async with running() as bench:
         await bench.give(POD)
-        assert sorted(bench.seen()) == ["cleaned for p", "saved p", "told p"]
+        assert sorted(bench.seen()) == ["cleaned for p", "reported p", "saved p"]
         assert bench.sink.source == "api"
         assert (bench.disk.content.node_name, bench.disk.content.at) == ("n", bench.clock.now())
 
 
 @pytest.fixture
 def order():
-    """The order in which the disk and the agent heard of something."""
+    """The order in which the disk and the agent got something."""
 
     def of(seen):
         return [each for each in seen if not each.startswith("cleaned")]
@@ -106,23 +106,23 @@ def order():
 async def test_a_pod_that_is_gone_is_forgotten_before_it_is_stopped(order):
     async with running(kept=[POD, OTHER]) as bench:
         await bench.give(OTHER)
-        assert order(bench.seen()) == ["saved q", "told q"]
+        assert order(bench.seen()) == ["saved q", "reported q"]
 
 
 async def test_what_was_read_at_the_start_is_not_written_again(order):
     async with running(kept=[POD]) as bench:
         await bench.give(POD)
-        assert order(bench.seen()) == ["told p"]
+        assert order(bench.seen()) == ["reported p"]
 
 
-async def test_statuses_are_told_at_once_and_gathered_on_disk(order):
+async def test_statuses_are_published_at_once_and_collected_on_disk(order):
     async with running(kept=[POD]) as bench:
         await bench.give(RUNNING)
-        assert order(bench.seen()) == ["told p"]
+        assert order(bench.seen()) == ["reported p"]
         await bench.clock.run(GATHER / 2)
         await bench.give(replace(POD, status=PodStatus(phase="Running", message="newest")))
         await bench.clock.run(GATHER)
-        assert order(bench.seen()) == ["told p", "saved p"]
+        assert order(bench.seen()) == ["reported p", "saved p"]
         assert bench.disk.content.pods[0].status.message == "newest"
 
 
@@ -130,40 +130,40 @@ async def test_a_new_pod_takes_waiting_statuses_with_it(order):
     async with running(kept=[POD]) as bench:
         await bench.give(RUNNING)
         await bench.give(RUNNING, OTHER)
-        assert order(bench.seen()) == ["told p", "saved p q", "told p q"]
+        assert order(bench.seen()) == ["reported p", "saved p q", "reported p q"]
         assert bench.disk.content.pods[0].status.phase == "Running"
         await bench.clock.run(2 * GATHER)
         assert bench.seen() == []
 
 
-async def test_a_full_disk_is_told_and_stops_no_pod(order, caplog):
+async def test_a_full_disk_is_reported_and_stops_no_pod(order, caplog):
     async with running() as bench:
         bench.disk.is_full = True
         await bench.give(POD)
-        assert order(bench.seen()) == ["full", "told p"]
+        assert order(bench.seen()) == ["full", "reported p"]
         assert caplog.messages == ["Without the API server a restart would not know its pods"]
         bench.disk.is_full = False
         await bench.clock.run(RETRY + GATHER)
         assert order(bench.seen()) == ["saved p"]
 
 
-async def test_a_disk_that_hangs_holds_up_nobody_for_long(order):
+async def test_a_disk_that_hangs_delays_no_caller_for_long(order):
     async with running() as bench:
         bench.disk.turning.clear()
         await bench.give(POD)
         assert order(bench.seen()) == []
         await bench.clock.run(PATIENCE)
-        assert order(bench.seen()) == ["told p"]
+        assert order(bench.seen()) == ["reported p"]
         await bench.give(POD, OTHER)
         await bench.clock.run(PATIENCE)
-        assert order(bench.seen()) == ["told p q"]
+        assert order(bench.seen()) == ["reported p q"]
         bench.disk.turning.set()
         await bench.clock.run(0 * PATIENCE)
         assert order(bench.seen()) == ["saved p", "saved p q"]
 
 
-async def test_mirrors_are_told_and_not_kept(order):
+async def test_mirrors_are_reported_and_not_kept(order):
     async with running() as bench:
         mirror = replace(OTHER, metadata=replace(OTHER.metadata, annotations={"kubernetes.io/config.mirror": "h"}))
         await bench.give(POD, mirror)
-        assert order(bench.seen()) == ["saved p", "told p q"]
+        assert order(bench.seen()) == ["saved p", "reported p q"]

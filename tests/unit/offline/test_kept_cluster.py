@@ -82,7 +82,7 @@ async def test_a_changed_trust_bundle_is_written():
         assert [each.trust_bundles for each in bench.saved] == [(bundle,)]
 
 
-async def test_a_full_disk_is_told_and_tried_again(caplog):
+async def test_a_full_disk_is_reported_and_tried_again(caplog):
     async with running() as bench:
         bench.is_full = True
         bench.show(around("1"))

@@ -4,10 +4,10 @@ import pytest
 
 from klet.api.config import ConfigMap, Secret
 from klet.api.meta import ObjectMeta
-from klet.offline.key import KEY_SIZE
 from klet.offline.object_files import NoFiles, ObjectFiles, file_name, file_stem
 from klet.offline.object_formats import Known, PlainFormat, SealedFormat
 from klet.offline.sealing import load_sealer
+from klet.offline.store import KEY_SIZE
 from klet.testing.clock import ManualClock
 
 SEALER = load_sealer(bytes(KEY_SIZE))
@@ -61,7 +61,7 @@ async def test_no_secret_is_on_disk_in_plain_text(secrets, tmp_path):
         assert form not in content
 
 
-async def test_what_another_key_sealed_is_set_aside_and_told(secrets, tmp_path, threads, caplog):
+async def test_what_another_key_sealed_is_set_aside_and_reported(secrets, tmp_path, threads, caplog):
     await secrets.keep("ns/key", SECRET, version="1")
     await secrets.keep("ns/none", None, version="-")
     other = load_sealer(b"x" * KEY_SIZE)
@@ -98,7 +98,7 @@ async def test_what_nobody_wants_is_removed(config_maps):
     assert await config_maps.find("ns/a") == Known(CONFIG)
 
 
-async def test_a_disk_that_refuses_is_told_and_tried_again(tmp_path, threads, caplog):
+async def test_a_disk_that_refuses_is_reported_and_tried_again(tmp_path, threads, caplog):
     (tmp_path / "configmaps").write_bytes(b"in the way")
     files = ObjectFiles(directory=tmp_path / "configmaps", form=plain, threads=threads, clock=ManualClock())
     await files.keep("ns/cfg", CONFIG, version="1")

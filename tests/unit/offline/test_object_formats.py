@@ -2,9 +2,9 @@ import pytest
 
 from klet.api.config import ConfigMap, Secret
 from klet.checkpoint import CheckpointDamaged
-from klet.offline.key import KEY_SIZE
 from klet.offline.object_formats import Known, PlainFormat, SealedFormat
 from klet.offline.sealing import load_sealer
+from klet.offline.store import KEY_SIZE
 
 SEALER = load_sealer(bytes(KEY_SIZE))
 SECRET = Secret(data={"password": b"hunter2"})

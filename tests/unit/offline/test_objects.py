@@ -9,11 +9,11 @@ from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.model.objects import ObjectKind, ObjectMissing, ObjectRef
-from klet.offline.key import KEY_SIZE
 from klet.offline.object_files import ObjectFiles
 from klet.offline.object_formats import PlainFormat, SealedFormat
 from klet.offline.objects import KeptObjects, forget_unused
 from klet.offline.sealing import load_sealer
+from klet.offline.store import KEY_SIZE
 from klet.testing.builders import make_pod
 from klet.testing.clock import ManualClock
 

@@ -68,7 +68,7 @@ def test_the_objects_of_pods():
     }
 
 
-def test_the_services_that_containers_are_told_of():
+def test_the_services_in_the_environment_of_containers():
     places = [("default", "kubernetes"), ("default", "web"), ("far", "db"), ("default", "mail")]
     services = [Service(metadata=ObjectMeta(namespace=namespace, name=name)) for namespace, name in places]
     assert [each.metadata.name for each in choose_services(services, [])] == ["kubernetes"]

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klet.offline.errors import SealBroken
-from klet.offline.key import KEY_SIZE
 from klet.offline.sealing import NONCE_SIZE, TAG_SIZE, load_sealer
+from klet.offline.store import KEY_SIZE
 
 KEY = bytes(range(KEY_SIZE))
 SEALER = load_sealer(KEY)

@@ -10,11 +10,12 @@ from klet.aio.threads import Threads
 from klet.api.authentication import TokenRequest, TokenRequestStatus
 from klet.api.config import ConfigMap, Secret
 from klet.checkpoint import CheckpointError, Envelope
+from klet.offline.errors import KeyUnusable
 from klet.offline.object_files import NoFiles
 from klet.offline.object_formats import Known
 from klet.offline.sealing import load_sealer
 from klet.offline.snapshot import AcceptedPods, KeptCluster, PodsFormat
-from klet.offline.store import open_store
+from klet.offline.store import KEY_SIZE, ensure_key, open_store
 from klet.testing.builders import make_pod
 from klet.testing.clock import ManualClock
 
@@ -84,7 +85,7 @@ async def test_pods_of_a_later_klet_are_not_used(open_again, tmp_path, caplog):
     assert file.read_bytes() == content
 
 
-async def test_a_write_that_fails_is_told_to_whoever_asked_for_it(open_again, tmp_path):
+async def test_a_write_that_fails_raises_in_the_caller(open_again, tmp_path):
     store = await open_again()
     (tmp_path / "offline" / "pods.json").mkdir()  # a file cannot take its place
     with pytest.raises(CheckpointError, match="not written"):
@@ -111,7 +112,7 @@ async def test_a_key_that_cannot_be_had_costs_the_secrets_only(tmp_path, threads
     await store.pods.save(accepted("p"))
 
 
-async def test_a_place_that_cannot_be_used_stops_nobody(tmp_path, threads, caplog):
+async def test_a_directory_that_cannot_be_used_stops_no_other(tmp_path, threads, caplog):
     (tmp_path / "offline").write_bytes(b"in the way")
     store = await open_store(
         tmp_path / "offline", node_name="n", make_sealer=load_sealer, threads=threads, clock=ManualClock()
@@ -149,3 +150,42 @@ def test_after_a_kill_the_last_whole_write_is_found(tmp_path_factory, writes, lo
 
     assert asyncio.run(live_and_die()) == (accepted(*writes[-1]) if writes else None)
     assert not list(directory.glob(".pods*"))
+
+
+def test_the_key_is_made_once_and_for_root_only(tmp_path):
+    path = tmp_path / "klet-offline" / "key"
+    key = ensure_key(path)
+    assert len(key) == KEY_SIZE
+    assert ensure_key(path) == key
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_a_key_that_others_can_read_is_closed_again(tmp_path, caplog):
+    path = tmp_path / "key"
+    key = ensure_key(path)
+    path.chmod(0o644)
+    assert ensure_key(path) == key
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert caplog.messages == ["The key of the node was open to others"]
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 31, b"x" * 33], ids=["nothing", "a byte lost", "a byte too many"])
+def test_a_damaged_key_is_set_aside_and_made_again(tmp_path, caplog, content):
+    path = tmp_path / "key"
+    path.write_bytes(content)
+    assert len(ensure_key(path)) == KEY_SIZE
+    assert (tmp_path / "key.corrupt").read_bytes() == content
+    assert caplog.messages == ["The key of the node is damaged and was set aside"]
+
+
+def test_a_key_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(KeyUnusable, match="cannot be"):
+        ensure_key(tmp_path / "file" / "key")
+
+
+def test_a_key_that_cannot_be_read(tmp_path):
+    (tmp_path / "key").mkdir()
+    with pytest.raises(KeyUnusable, match="remove the file to have a new one"):
+        ensure_key(tmp_path / "key")

@@ -8,10 +8,10 @@ from klet.api.config import ServiceAccount
 from klet.api.meta import Status
 from klet.api.times import Time
 from klet.kube.errors import ApiError, Forbidden, Unreachable
-from klet.offline.key import KEY_SIZE
 from klet.offline.object_files import ObjectFiles
 from klet.offline.object_formats import SealedFormat
 from klet.offline.sealing import load_sealer
+from klet.offline.store import KEY_SIZE
 from klet.offline.tokens import KeptTokens, forget_tokens
 from klet.testing.clock import ManualClock
 

@@ -8,7 +8,7 @@ from klet.cri.events import RuntimeEvent
 from klet.errors import KletError
 from klet.model.pods import PodUID
 from klet.pleg.cache import RuntimeCache
-from klet.pleg.state import LookAgain, PlegState
+from klet.pleg.state import PlegState, ReadAgain
 from klet.testing.builders import NOW
 
 UID = PodUID("uid-1")
@@ -56,7 +56,7 @@ class Play:
         verdict = None
         for outcome in outcomes:
             verdict = self.look(confirmation, outcome, now=now)
-            now += verdict.after.total_seconds() if isinstance(verdict, LookAgain) else 0.0
+            now += verdict.after.total_seconds() if isinstance(verdict, ReadAgain) else 0.0
         return verdict
 
     def look(self, confirmation, outcome, *, now):

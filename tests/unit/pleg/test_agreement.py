@@ -56,5 +56,5 @@ def test_whether_a_reading_agrees_with_an_event(kind, member, status, expected):
         pytest.param(None, RUNNING, Reading(NOTHING, 1.0), False, id="but not if that is known"),
     ],
 )
-def test_what_lists_say_anew(listed, before, reading, expected):
+def test_what_lists_newly_report(listed, before, reading, expected):
     assert is_news(listed, before, reading) is expected

@@ -29,7 +29,7 @@ def test_of_two_readings_of_one_instant_the_later_counts():
     assert cache.put(Reading(EXITED, 5.0))
 
 
-def test_listeners_hear_of_changes_only():
+def test_subscribers_are_notified_of_changes_only():
     cache = RuntimeCache()
     with cache.changes() as changes:
         cache.put(Reading(RUNNING, 1.0))
@@ -72,7 +72,7 @@ def test_forgetting():
         pytest.param(Reading(EXITED, 1.0), (), True, id="a dead container is something"),
     ],
 )
-def test_the_dead_do_not_pile_up(reading, keep, stays):
+def test_dead_containers_do_not_accumulate(reading, keep, stays):
     cache = RuntimeCache()
     cache.put(reading)
     cache.forget_empty(read_before=2.0, keep=keep)

@@ -8,7 +8,7 @@ from klet.cri.events import EventKind
 from klet.errors import KletError
 from klet.model.pods import PodUID
 from klet.model.runtime import PodRuntimeStatus, RuntimeContainerState
-from klet.pleg.state import AT_ONCE, OWN_STARTS, FindOwner, LookAgain, ReadPod, RelistNow, RelistResult
+from klet.pleg.state import AT_ONCE, OWN_STARTS, FindOwner, ReadAgain, ReadPod, RelistNow, RelistResult
 from klet.testing.builders import NOW, make_pod, make_record, make_sandbox, make_status
 
 RELIST, SAFETY_RELIST = timedelta(seconds=1), timedelta(seconds=60)
@@ -209,7 +209,7 @@ def test_what_a_stray_said_is_waited_for_once_its_owner_is_known(relisted):
     play = relisted()
     play.event(STOPPED)
     play.state.end_search("c-0", UID, now=11.0)
-    assert isinstance(play.confirm(RUNNING, now=11.0), LookAgain)
+    assert isinstance(play.confirm(RUNNING, now=11.0), ReadAgain)
 
 
 def test_of_two_events_of_a_stray_the_newer_counts(relisted):
@@ -217,7 +217,7 @@ def test_of_two_events_of_a_stray_the_newer_counts(relisted):
     play.event(STARTED, now=10.0)
     play.event(STOPPED, now=11.0)
     play.state.end_search("c-0", UID, now=12.0)
-    assert isinstance(play.confirm(RUNNING, now=12.0), LookAgain)
+    assert isinstance(play.confirm(RUNNING, now=12.0), ReadAgain)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_a_lost_stream_keeps_what_events_said(relisted):
     play.state.open_stream(now=5.0)
     play.event(STOPPED, now=10.0)
     play.state.lose_stream()
-    assert isinstance(play.confirm(RUNNING, now=11.0), LookAgain)
+    assert isinstance(play.confirm(RUNNING, now=11.0), ReadAgain)
 
 
 # Relists
@@ -386,4 +386,4 @@ def test_a_relist_does_not_settle_what_events_said(relisted):
     play = relisted(RUNNING)
     play.event(STOPPED, now=10.0)
     play.relist(RUNNING, now=11.0)
-    assert isinstance(play.confirm(RUNNING, now=12.0), LookAgain)
+    assert isinstance(play.confirm(RUNNING, now=12.0), ReadAgain)

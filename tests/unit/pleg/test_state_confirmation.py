@@ -9,7 +9,7 @@ from klet.errors import KletError
 from klet.model.pods import PodUID
 from klet.model.runtime import PodRuntimeStatus, RuntimeContainerState
 from klet.pleg.cache import Reading
-from klet.pleg.state import CacheUpdate, LookAgain, ReadPod
+from klet.pleg.state import CacheUpdate, ReadAgain, ReadPod
 from klet.testing.builders import NOW, make_pod, make_record, make_sandbox, make_status
 
 RELIST = timedelta(seconds=1)
@@ -64,7 +64,7 @@ def test_one_read_is_enough_if_it_shows_what_the_event_said(relisted, kind, memb
 def test_a_read_that_contradicts_the_event_is_repeated(relisted, kind, member, shown):
     play = relisted(RUNNING)
     play.event(kind, member, sandbox="sandbox-0")
-    assert play.confirm(shown) == LookAgain(timedelta(milliseconds=5))
+    assert play.confirm(shown) == ReadAgain(timedelta(milliseconds=5))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_the_pause_is_short_again_after_another_event(relisted):
     confirmation = play.state.begin_confirmation(UID, now=10.0)
     play.look(confirmation, RUNNING, now=10.0)
     play.event(STOPPED, now=10.5)
-    assert play.look(confirmation, RUNNING, now=10.5) == LookAgain(timedelta(milliseconds=5))
+    assert play.look(confirmation, RUNNING, now=10.5) == ReadAgain(timedelta(milliseconds=5))
 
 
 def test_without_an_event_one_read_is_enough(relisted):
@@ -105,7 +105,7 @@ def test_a_lack_of_memory_that_is_announced_after_the_end_leaves_the_end_to_be_w
     play = relisted(RUNNING)
     play.event(STOPPED, now=10.0)
     play.event(OOM, now=10.0)
-    assert isinstance(play.confirm(RUNNING), LookAgain)
+    assert isinstance(play.confirm(RUNNING), ReadAgain)
 
 
 def test_an_event_during_a_read_is_compared_with_the_next_one(relisted):
@@ -116,9 +116,9 @@ def test_an_event_during_a_read_is_compared_with_the_next_one(relisted):
     read = play.state.begin_read(UID, quietly=False, now=10.0)
     assert play.event(DELETED, now=10.5) == ReadPod(UID)
     update = play.finish(read, RUNNING)
-    assert isinstance(play.state.judge(confirmation, update.reading, now=10.6), LookAgain)
+    assert isinstance(play.state.judge(confirmation, update.reading, now=10.6), ReadAgain)
     # Stopped alone would agree with this one; deleted does not, and has a second of its own.
-    assert isinstance(play.look(confirmation, EXITED, now=11.2), LookAgain)
+    assert isinstance(play.look(confirmation, EXITED, now=11.2), ReadAgain)
     assert play.look(confirmation, BARE, now=11.3) is None
 
 
@@ -130,7 +130,7 @@ def test_an_event_during_the_last_read_leads_to_another(relisted):
     read = play.state.begin_read(UID, quietly=False, now=10.0)
     assert play.event(STOPPED, now=10.1) == ReadPod(UID)
     assert play.state.judge(confirmation, play.finish(read, RUNNING).reading, now=10.2) is None
-    assert isinstance(play.confirm(RUNNING, now=10.3), LookAgain)
+    assert isinstance(play.confirm(RUNNING, now=10.3), ReadAgain)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_an_event_that_comes_after_those_that_followed_it_is_read_once(relisted,
 def test_the_start_of_a_container_that_was_never_seen_is_waited_for(relisted):
     play = relisted(BARE)
     play.event(STARTED, "d-0", sandbox="sandbox-0")
-    assert isinstance(play.confirm(BARE), LookAgain)
+    assert isinstance(play.confirm(BARE), ReadAgain)
 
 
 def test_a_removal_that_was_shown_still_counts_if_a_later_read_goes_back_behind_it(relisted):
@@ -162,8 +162,8 @@ def test_a_removal_that_was_shown_still_counts_if_a_later_read_goes_back_behind_
     play.event(DELETED)
     play.event(STARTED, "d-0", sandbox="sandbox-0")
     confirmation = play.state.begin_confirmation(UID, now=10.0)
-    assert isinstance(play.look(confirmation, BARE, now=10.0), LookAgain)
-    assert isinstance(play.look(confirmation, BOTH_RUNNING, now=10.1), LookAgain)
+    assert isinstance(play.look(confirmation, BARE, now=10.0), ReadAgain)
+    assert isinstance(play.look(confirmation, BOTH_RUNNING, now=10.1), ReadAgain)
 
 
 def test_the_late_start_of_a_removed_sandbox_is_not_waited_for(relisted):
@@ -182,7 +182,7 @@ def test_a_container_that_moves_to_another_sandbox_is_compared_where_it_is(relis
     play = relisted(RUNNING)
     play.event(STOPPED)
     confirmation = play.state.begin_confirmation(UID, now=10.0)
-    assert isinstance(play.look(confirmation, moved(RuntimeContainerState.RUNNING), now=10.0), LookAgain)
+    assert isinstance(play.look(confirmation, moved(RuntimeContainerState.RUNNING), now=10.0), ReadAgain)
     assert play.look(confirmation, moved(RuntimeContainerState.EXITED), now=10.1) is None
 
 
@@ -224,9 +224,9 @@ def test_a_doubt_that_was_given_up_is_forgotten(in_doubt):
 
 def test_an_event_about_a_pod_in_doubt_has_its_own_second_and_keeps_the_doubt(in_doubt):
     in_doubt.event(STARTED, "d-0", sandbox="sandbox-0", now=12.0)
-    assert isinstance(in_doubt.confirm(EXITED, now=12.0), LookAgain)
+    assert isinstance(in_doubt.confirm(EXITED, now=12.0), ReadAgain)
     in_doubt.event(CREATED, "d-0", sandbox="sandbox-0", now=12.5)
-    assert isinstance(in_doubt.confirm(BOTH_RUNNING, now=12.5), LookAgain)
+    assert isinstance(in_doubt.confirm(BOTH_RUNNING, now=12.5), ReadAgain)
 
 
 def test_an_event_extends_the_time_to_agree(relisted):
@@ -235,8 +235,8 @@ def test_an_event_extends_the_time_to_agree(relisted):
     confirmation = play.state.begin_confirmation(UID, now=10.0)
     play.look(confirmation, RUNNING, now=10.0)
     play.event(STOPPED, now=10.9)
-    assert isinstance(play.look(confirmation, RUNNING, now=10.9), LookAgain)
-    assert isinstance(play.look(confirmation, RUNNING, now=11.5), LookAgain)
+    assert isinstance(play.look(confirmation, RUNNING, now=10.9), ReadAgain)
+    assert isinstance(play.look(confirmation, RUNNING, now=11.5), ReadAgain)
     assert play.look(confirmation, RUNNING, now=11.9) == ReadPod(UID, RELIST)
 
 
@@ -247,7 +247,7 @@ def test_what_events_said_waits_for_a_read_that_succeeds(relisted):
     play = relisted(RUNNING)
     play.event(STOPPED)
     assert play.confirm(FAILURE, now=10.0) is None
-    assert isinstance(play.confirm(RUNNING, now=11.0), LookAgain)
+    assert isinstance(play.confirm(RUNNING, now=11.0), ReadAgain)
 
 
 def test_an_event_during_a_read_that_fails_goes_before_those_from_before(relisted):
@@ -258,12 +258,12 @@ def test_an_event_during_a_read_that_fails_goes_before_those_from_before(reliste
     read = play.state.begin_read(UID, quietly=False, now=10.0)
     play.event(DELETED, now=10.5)
     assert play.state.judge(confirmation, play.finish(read, FAILURE).reading, now=20.0) is None
-    assert isinstance(play.confirm(EXITED, now=21.0), LookAgain)
+    assert isinstance(play.confirm(EXITED, now=21.0), ReadAgain)
 
 
 def test_a_failed_read_settles_no_doubt(in_doubt):
     assert in_doubt.confirm(FAILURE, now=12.0) is None
-    assert isinstance(in_doubt.confirm(RUNNING, now=13.0), LookAgain)
+    assert isinstance(in_doubt.confirm(RUNNING, now=13.0), ReadAgain)
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_a_mirror_that_was_replaced_is_not_forgotten_with_the_old_one():
     assert store.mirrors() == ()
 
 
-def test_every_change_is_told_by_name():
+def test_every_change_is_reported_by_name():
     store = PodStore()
     with store.changes() as changes:
         store.put(STATIC)

@@ -173,8 +173,16 @@ def test_the_initial_delay_counts_whole_seconds():
         pytest.param(STARTUP, False, 11, (), id="startup of an older container is not known"),
         pytest.param(STARTUP, True, 11, (Write(FIRST, SUCCESS),), id="an older sidecar that had started stays started"),
         pytest.param(READINESS, True, 11, (), id="only the startup probe of a sidecar is special"),
-        pytest.param(READINESS, False, 10, (Write(FIRST, FAILURE),), id="readiness of a newer container begins anew"),
-        pytest.param(LIVENESS, False, 10, (Write(FIRST, SUCCESS),), id="liveness of a newer container begins anew"),
+        pytest.param(
+            READINESS,
+            False,
+            10,
+            (Write(FIRST, FAILURE),),
+            id="readiness of a newer container starts from the beginning",
+        ),
+        pytest.param(
+            LIVENESS, False, 10, (Write(FIRST, SUCCESS),), id="liveness of a newer container starts from the beginning"
+        ),
         pytest.param(STARTUP, False, 10, (), id="a newer container that was reported as started stays started"),
         pytest.param(STARTUP, True, 10, (Write(FIRST, SUCCESS),), id="a newer sidecar that had started stays started"),
     ],

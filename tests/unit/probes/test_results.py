@@ -11,7 +11,7 @@ KEY = ProbeKey(ContainerId("main-0"), ProbeKind.READINESS)
 SUCCESS, FAILURE = ProbeResult.SUCCESS, ProbeResult.FAILURE
 
 
-async def test_only_changed_results_are_told():
+async def test_only_changed_results_are_published():
     results = ProbeResults()
     with results.changes() as changes:
         results.put(UID, KEY, FAILURE)
@@ -20,7 +20,7 @@ async def test_only_changed_results_are_told():
         assert changes.drain() == [ProbeChange(UID, KEY, FAILURE), ProbeChange(UID, KEY, SUCCESS, CauseId("7"))]
 
 
-async def test_removing_tells_nobody_and_the_next_result_is_new():
+async def test_removing_notifies_nobody_and_the_next_result_is_new():
     results = ProbeResults()
     results.put(UID, KEY, SUCCESS)
     with results.changes() as changes:

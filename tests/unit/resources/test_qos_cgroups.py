@@ -75,7 +75,7 @@ async def test_shares_follow_the_pods(cgroups, hierarchy):
     assert hierarchy.cgroups[BURSTABLE].cpu_shares == 2
 
 
-async def test_a_pod_that_changed_is_summed_anew(cgroups, hierarchy):
+async def test_a_pod_that_changed_is_summed_again(cgroups, hierarchy):
     qos = made(cgroups)
     await qos.start()
     same = burstable("500m", uid="same")
@@ -142,7 +142,7 @@ async def test_what_has_lost_a_part_is_made_whole_before_it_is_written():
     threads.close()
 
 
-async def test_a_failed_write_is_told_and_done_again(cgroups, hierarchy):
+async def test_a_failed_write_is_reported_and_done_again(cgroups, hierarchy):
     qos = made(cgroups)
     await qos.start()
     hierarchy.refuses[BURSTABLE] = "no"

@@ -396,7 +396,7 @@ def test_what_was_only_made_in_an_earlier_sandbox_proves_nothing():
     ("policy", "code", "want"),
     [
         pytest.param("Always", 0, Want(init=(2,)), id="Always tries again"),
-        pytest.param("OnFailure", 0, Want(kill_pod=True), id="OnFailure takes its code at its word"),
+        pytest.param("OnFailure", 0, Want(kill_pod=True), id="OnFailure uses its exit code"),
         pytest.param("OnFailure", 137, Want(init=(2,)), id="OnFailure with a code tries again"),
         pytest.param("Never", 0, Want(kill_pod=True), id="Never ends the pod"),
     ],

@@ -70,7 +70,7 @@ def test_a_shorter_limit_holds_for_what_was_restored():
     assert crash(CrashBackoff(longest=seconds(2), restored=earlier.all()), 1) == seconds(2)
 
 
-async def test_listeners_hear_what_is_to_be_kept():
+async def test_subscribers_are_notified_of_what_is_to_be_kept():
     backoff = CrashBackoff(longest=seconds(300))
     with backoff.changes() as changes:
         crash(backoff, 0)

@@ -212,7 +212,7 @@ async def test_without_a_directory_there_is_nothing(files):
     assert await files.dangling_links() == ()
 
 
-async def test_a_directory_that_cannot_be_listed_is_told(files, tmp_path):
+async def test_a_directory_that_cannot_be_listed_is_reported(files, tmp_path):
     (tmp_path / "pods").write_text("a file")
     with pytest.raises(HostError, match="cannot list"):
         await files.directories()

@@ -117,7 +117,7 @@ async def test_a_pod_without_an_address_gets_no_hosts_file(files):
     assert (await files.prepare_container(pod_with(), MAIN, pod_ips=())).hosts_file == ""
 
 
-async def test_the_hosts_file_is_written_anew_for_each_start_and_running_containers_see_it(files, tmp_path):
+async def test_the_hosts_file_is_rewritten_for_each_start_and_running_containers_see_it(files, tmp_path):
     made = await made_for(files, pod_with(), ips=("10.0.0.1",))
     os.link(made.hosts_file, tmp_path / "mounted")
     await made_for(files, pod_with(), ips=("10.0.0.2",))

@@ -110,12 +110,12 @@ def test_nothing_of_a_deleted_pod_starts_again(state):
         pytest.param("debug", RuntimeContainerState.RUNNING, 0, False, id="an ephemeral container that runs"),
     ],
 )
-def test_of_which_containers_it_may_be_told_why_they_do_not_run(name, state, code, expected):
+def test_for_which_containers_the_reason_why_they_do_not_run_is_reported(name, state, code, expected):
     pod = make_pod("main", init=("setup",))
     pod = replace(pod, spec=replace(pod.spec, ephemeral_containers=(EphemeralContainer(name="debug", image="x"),)))
     records = [make_record(pod, name, state, exit_code=code)] if state is not None else []
     assert (name in restartable_names(pod, make_status(pod, *records))) is expected
 
 
-def test_of_a_deleted_pod_nothing_is_told():
+def test_of_a_deleted_pod_nothing_is_reported():
     assert restartable_names(make_pod("main", deleted=True), make_status(make_pod("main"))) == frozenset()

@@ -4,19 +4,19 @@ import re
 
 import pytest
 
-from klet.server.auth.gate import Turned
-from klet.server.endpoints import AREAS, Door, Right, Standing, WithoutDebugging
-from klet.server.guard import build_application
-from klet.server.places import PathLabels, label_path
+from klet.server.application import build_application
+from klet.server.auth.filter import AuthRefusal
+from klet.server.endpoints import ENDPOINT_GROUPS, EndpointSupport, ListenerKind, Right, WithoutDebugging
+from klet.server.paths import PathLabels, label_path
 
 C = "/{namespace}/{pod}/{container}"
 U = "/{namespace}/{pod}/{uid}/{container}"
 ANY, GET, POST, STREAM = (), ("GET",), ("POST",), ("GET", "POST")
-READ = {Door.API, Door.READERS, Door.SOCKET}
-DEBUG = {Door.API, Door.SOCKET}
-EVERYWHERE = set(Door)
+READ = {ListenerKind.API, ListenerKind.READ_ONLY, ListenerKind.SOCKET}
+DEBUG = {ListenerKind.API, ListenerKind.SOCKET}
+EVERYWHERE = set(ListenerKind)
 KEPT, REFUSED, GONE = WithoutDebugging.KEPT, WithoutDebugging.REFUSED, WithoutDebugging.GONE
-SERVED, NOT_YET, GATED = Standing.SERVED, Standing.NOT_YET, Standing.GATED
+SERVED, NOT_YET, GATED = EndpointSupport.SERVED, EndpointSupport.NOT_YET, EndpointSupport.GATED
 UPSTREAM = {
     **dict.fromkeys(("/healthz", "/healthz/ping"), (ANY, EVERYWHERE, KEPT, SERVED)),
     **dict.fromkeys(("/healthz/log", "/healthz/syncloop"), (ANY, READ, KEPT, SERVED)),
@@ -43,7 +43,9 @@ UPSTREAM = {
     "/statusz": (GET, READ, KEPT, GATED),
 }
 """Every path of upstream's kubelet, and whether klet has it."""
-ENDPOINTS = [(area, endpoint, path) for area in AREAS for endpoint in area.endpoints for path in endpoint.paths]
+ENDPOINTS = [
+    (group, endpoint, path) for group in ENDPOINT_GROUPS for endpoint in group.endpoints for path in endpoint.paths
+]
 RIGHTS = {
     "healthz": Right("healthz", or_proxy=True),
     "pods": Right("pods", or_proxy=True),
@@ -62,9 +64,9 @@ RIGHTS = {
 
 def test_every_path_of_upstream_is_listed_with_what_klet_has_of_it():
     listed = {
-        path: (endpoint.methods, set(area.doors_of(endpoint)), area.without_debugging, endpoint.standing)
-        for area, endpoint, path in ENDPOINTS
-        if area.root != "/klet"
+        path: (endpoint.methods, set(group.listeners_of(endpoint)), group.without_debugging, endpoint.support)
+        for group, endpoint, path in ENDPOINTS
+        if group.root != "/klet"
     }
     assert listed == UPSTREAM
 
@@ -74,26 +76,26 @@ def test_no_path_is_listed_twice():
 
 
 def test_what_is_served_has_a_handler():
-    assert [path for _, endpoint, path in ENDPOINTS if endpoint.standing is SERVED and not endpoint.find_handler] == []
+    assert [path for _, endpoint, path in ENDPOINTS if endpoint.support is SERVED and not endpoint.find_handler] == []
 
 
-def test_paths_are_below_the_root_of_their_area():
-    for area, _, path in ENDPOINTS:
-        assert path == area.root or path.startswith(area.root.removesuffix("/") + "/")
+def test_paths_are_below_the_root_of_their_group():
+    for group, _, path in ENDPOINTS:
+        assert path == group.root or path.startswith(group.root.removesuffix("/") + "/")
 
 
 @pytest.mark.parametrize("name", RIGHTS)
 def test_one_right_for_all_that_begins_alike(name):
-    assert {area.right for area in AREAS if area.segments[0] == name} == {RIGHTS[name]}
+    assert {group.right for group in ENDPOINT_GROUPS if group.segments[0] == name} == {RIGHTS[name]}
 
 
 def test_there_are_no_other_rights():
-    assert {area.segments[0] for area in AREAS} == RIGHTS.keys()
+    assert {group.segments[0] for group in ENDPOINT_GROUPS} == RIGHTS.keys()
 
 
 def test_klets_own_paths_are_on_the_socket_alone():
-    own = [(area.doors_of(endpoint), path) for area, endpoint, path in ENDPOINTS if "klet" in path]
-    assert {doors for doors, _ in own} == {frozenset({Door.SOCKET})}
+    own = [(group.listeners_of(endpoint), path) for group, endpoint, path in ENDPOINTS if "klet" in path]
+    assert {listeners for listeners, _ in own} == {frozenset({ListenerKind.SOCKET})}
     assert all(path.startswith("/klet/v1/") for _, path in own)
 
 
@@ -120,20 +122,20 @@ def test_labels_of_metrics(path, labels):
 
 
 def test_labels_are_words_of_the_table():
-    words = {area.label for area in AREAS} | {endpoint.label for _, endpoint, _ in ENDPOINTS} - {""}
+    words = {group.label for group in ENDPOINT_GROUPS} | {endpoint.label for _, endpoint, _ in ENDPOINTS} - {""}
     assert all(re.fullmatch(r"[a-zA-Z]+(/[a-z]+)?", word) for word in words)
     hostile = [f"/{name}/x{number}" for name in RIGHTS for number in range(50)]
     assert {label_path(path).path for path in hostile} <= words
 
 
 class Closed:
-    """A gate that lets nobody in."""
+    """Refuses every client."""
 
-    async def admit(self, asked):  # noqa: ARG002 - the signature of a gate
-        return Turned(401, "Unauthorized")
+    async def check(self, request):  # noqa: ARG002 - the signature of RequestAuth
+        return AuthRefusal(401, "Unauthorized")
 
 
-@pytest.mark.parametrize("door", Door)
-def test_only_the_api_asks_who_it_is_and_it_always_does(door):
+@pytest.mark.parametrize("kind", ListenerKind)
+def test_only_the_api_asks_who_it_is_and_it_always_does(kind):
     with pytest.raises(ValueError, match="against the table"):
-        build_application((), door=door, gate=None if door is Door.API else Closed())
+        build_application((), kind=kind, auth=None if kind is ListenerKind.API else Closed())

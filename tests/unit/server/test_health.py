@@ -17,7 +17,7 @@ BAD = {"ping": None, "syncloop": "too slow"}
             set(),
             ["[+]ping ok", "[-]syncloop failed: reason withheld", "healthz check failed"],
             False,
-            id="one fails, and its reason is not told",
+            id="one fails, and its reason is not reported",
         ),
         pytest.param(
             BAD,

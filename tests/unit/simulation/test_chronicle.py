@@ -14,7 +14,7 @@ UID = PodUID("uid-1")
 POD = make_pod("main", uid=UID)
 
 
-class Told:
+class Reported:
     """A chronicle, and the runtime it watches."""
 
     def __init__(self) -> None:
@@ -40,11 +40,11 @@ class Told:
     def remove(self, container: str) -> None:
         self._call("RemoveContainer", pb.RemoveContainerRequest(container_id=container))
 
-    def come_back(self, *, is_heard: bool) -> None:
+    def come_back(self, *, is_seen: bool) -> None:
         self.chronicle.unwant(UID)
-        departure = self.chronicle.histories[UID].went
+        departure = self.chronicle.histories[UID].removal
         assert departure is not None
-        departure.is_heard = is_heard
+        departure.is_seen = is_seen
         self.chronicle.want(POD, FILE)
 
     def newest(self) -> str | None:
@@ -56,29 +56,29 @@ class Told:
 
 
 def test_the_newest_instance_counts_even_when_it_has_been_removed():
-    told = Told()
-    told.make(0)
-    newest = told.make(1)
-    told.remove(newest)
-    assert told.newest() == newest
+    reported = Reported()
+    reported.make(0)
+    newest = reported.make(1)
+    reported.remove(newest)
+    assert reported.newest() == newest
 
 
-def test_of_a_life_before_only_what_has_not_been_removed_counts():
-    told = Told()
-    old, newer = told.make(0), told.make(1)
-    told.come_back(is_heard=True)
-    assert told.newest() == newer
-    told.remove(newer)
-    assert told.newest() == old
-    told.remove(old)
-    assert told.newest() is None
+def test_of_a_previous_pod_only_what_has_not_been_removed_counts():
+    reported = Reported()
+    old, newer = reported.make(0), reported.make(1)
+    reported.come_back(is_seen=True)
+    assert reported.newest() == newer
+    reported.remove(newer)
+    assert reported.newest() == old
+    reported.remove(old)
+    assert reported.newest() is None
 
 
-def test_whoever_comes_back_before_anybody_heard_was_never_away():
-    told = Told()
-    only = told.make()
-    before = told.chronicle.histories[UID]
-    told.come_back(is_heard=False)
-    told.remove(only)
-    assert told.chronicle.histories[UID] is before
-    assert told.newest() == only
+def test_a_pod_that_comes_back_before_any_agent_saw_it_was_never_removed():
+    reported = Reported()
+    only = reported.make()
+    before = reported.chronicle.histories[UID]
+    reported.come_back(is_seen=False)
+    reported.remove(only)
+    assert reported.chronicle.histories[UID] is before
+    assert reported.newest() == only

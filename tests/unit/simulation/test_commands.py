@@ -5,7 +5,7 @@ from datetime import timedelta
 from klet.model.pods import PodUID
 from klet.model.probes import ProbeKind
 from klet.runtime import labels
-from klet.simulation.commands import Attempt, Commands, Habits
+from klet.simulation.commands import Attempt, CommandResults, Commands
 from klet.testing.fake_runtime.lives import ExecResult
 from klet.testing.loop import EPOCH
 from klet.wire import cri_v1_pb2 as pb
@@ -36,16 +36,16 @@ def test_readiness_is_flipped_for_every_instance():
 
 def test_whoever_falls_sick_stays_so_and_the_next_is_well():
     commands = Commands({})
-    commands.fall_sick(Attempt(UID, "main", 0), now=EPOCH)
+    commands.fail_liveness(Attempt(UID, "main", 0), now=EPOCH)
     assert not commands.is_reason_to_kill(Attempt(UID, "main", 0))
     assert [ask(commands, "liveness"), ask(commands, "liveness"), ask(commands, "liveness", attempt=1)] == [1, 1, 0]
-    assert commands.sick_since(Attempt(UID, "main", 0)) == EPOCH
+    assert commands.not_live_since(Attempt(UID, "main", 0)) == EPOCH
     assert commands.is_reason_to_kill(Attempt(UID, "main", 0))
     assert not commands.is_reason_to_kill(Attempt(UID, "main", 1))
 
 
 def test_startup_probes_fail_at_first():
-    commands = Commands({(UID, "main"): Habits(startup_failures=(2, 0))})
+    commands = Commands({(UID, "main"): CommandResults(startup_failures=(2, 0))})
     assert [ask(commands, "startup") for _ in range(3)] == [1, 1, 0]
     assert ask(commands, "startup", attempt=5) == 0
     assert commands.record(Attempt(UID, "main", 0)).probes[ProbeKind.STARTUP] == [False, False, True]
@@ -53,8 +53,8 @@ def test_startup_probes_fail_at_first():
 
 def test_hooks_follow_the_habits_of_the_attempt():
     slow = ExecResult(takes=timedelta(seconds=3))
-    habits = Habits(post_start=(ExecResult(exit_code=1), ExecResult()), pre_stop=(slow,))
-    commands = Commands({(UID, "main"): habits})
+    command_results = CommandResults(post_start=(ExecResult(exit_code=1), ExecResult()), pre_stop=(slow,))
+    commands = Commands({(UID, "main"): command_results})
     assert [ask(commands, "post-start"), ask(commands, "post-start", attempt=1)] == [1, 0]
     assert commands.answer(config(), ("pre-stop",)) is slow
     assert commands.is_reason_to_kill(Attempt(UID, "main", 0))

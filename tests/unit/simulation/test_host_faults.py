@@ -27,7 +27,7 @@ class Alive:
     async def before_call(self) -> bool:
         return False
 
-    async def die(self) -> None:
+    async def kill(self) -> None:
         raise AssertionError
 
 

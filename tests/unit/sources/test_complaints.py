@@ -23,14 +23,14 @@ def complain(complaints, name="a.yaml", message="bad", digest="1"):
     complaints.about(name, message, subject=POD, consequence="it stays", digest=digest)
 
 
-async def told(journal) -> list[tuple[str, str]]:
+async def reported(journal) -> list[tuple[str, str]]:
     return [(cause.finding.decision, cause.finding.message) for cause in await journal.find(CauseQuery())]
 
 
 async def test_the_same_is_said_once(complaints, journal):
     complain(complaints)
     complain(complaints)
-    assert await told(journal) == [("ManifestRejected", "bad; it stays")]
+    assert await reported(journal) == [("ManifestRejected", "bad; it stays")]
 
 
 async def test_another_content_or_another_reason_is_said(complaints, journal):
@@ -38,7 +38,7 @@ async def test_another_content_or_another_reason_is_said(complaints, journal):
     complain(complaints, digest="2")
     complain(complaints, digest="2", message="worse")
     complain(complaints, name="b.yaml")
-    assert len(await told(journal)) == 4
+    assert len(await reported(journal)) == 4
 
 
 async def test_what_is_well_again_follows_from_the_complaint(complaints, journal):
@@ -57,7 +57,7 @@ async def test_what_comes_back_is_said_again(complaints, journal):
     complaints.settle_others({"b.yaml"})
     complain(complaints)
     complain(complaints, name="b.yaml")
-    assert [decision for decision, _ in await told(journal)] == [
+    assert [decision for decision, _ in await reported(journal)] == [
         "ManifestRejected",
         "ManifestRejected",
         "ManifestSettled",

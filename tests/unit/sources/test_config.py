@@ -69,7 +69,7 @@ async def test_sources_are_merged_apart(config):
     assert await take(config) == (PodChangeKind.REMOVE, "http", ["p1"])
 
 
-async def test_it_is_ready_when_each_source_was_heard_and_taken_in(config):
+async def test_it_is_ready_when_each_source_was_read_and_handled(config):
     assert not config.all_ready()
     config.set_pods("file", ())
     config.mark_handled((await config.next_change()).source)

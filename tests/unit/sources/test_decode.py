@@ -156,7 +156,7 @@ def spec(**changes) -> dict:
                 "spec.containers[0].image: Required value",
                 'spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "OnFailure", "Never"',
             ],
-            id="every broken rule is told",
+            id="every broken rule is reported",
         ),
         pytest.param(
             manifest(metadata={"name": "web", "uid": "../etc"}),
@@ -258,12 +258,12 @@ def test_without_the_gate_only_two_uses_are_refused_and_none_in_a_list():
                 ]
                 * 1000,
             },
-            id="many owners, each of which is told of them all",
+            id="many owners, each of which is reported of them all",
         ),
         pytest.param({"name": "p", "finalizers": ["x" * 100_000]}, id="a long finalizer"),
     ],
 )
-def test_what_is_wrong_is_told_in_bounded_length(metadata):
+def test_what_is_wrong_is_reported_in_bounded_length(metadata):
     with pytest.raises(ManifestError) as caught:
         decode_pod(manifest(metadata=metadata), Origin(kind=StaticOrigin.FILE, location="/p", node_name="n"))
     assert len(str(caught.value).encode()) <= 64 * 1024

@@ -89,13 +89,13 @@ def test_a_pod_without_such_fields_stays_as_it_is(gate):
 
 
 def test_pods_are_handed_on_without_what_is_switched_off():
-    heard: list[tuple[str, tuple[Pod, ...]]] = []
+    received: list[tuple[str, tuple[Pod, ...]]] = []
 
     class Sink:
         def set_pods(self, source: str, pods: tuple[Pod, ...]) -> None:
-            heard.append((source, pods))
+            received.append((source, pods))
 
     gated = GatedPods(is_enabled=lambda gate: gate != "HostnameOverride", sink=Sink())
     both = {"hostnameOverride": "other", "resources": {"limits": {"cpu": "1"}}}
     gated.set_pods("file", (pod(both),))
-    assert heard == [("file", (pod({"resources": {"limits": {"cpu": "1"}}}),))]
+    assert received == [("file", (pod({"resources": {"limits": {"cpu": "1"}}}),))]

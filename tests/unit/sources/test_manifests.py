@@ -71,14 +71,14 @@ def test_a_file_that_came_back_is_read_again(reader, tmp_path):
     assert again == first
 
 
-def test_an_unreadable_file_is_told_by_the_system(reader, tmp_path):
+def test_an_unreadable_file_is_reported_by_the_system(reader, tmp_path):
     (tmp_path / "a.yaml").symlink_to("a.yaml")
     reading = reader.read(tmp_path / "a.yaml")
     assert reading is not None
     assert reading.error == f"{tmp_path}/a.yaml: Too many levels of symbolic links"
 
 
-def test_links_are_told_from_files(tmp_path):
+def test_links_are_distinguished_from_files(tmp_path):
     file = tmp_path / "file"
     file.write_text("x")
     assert not is_link(file)

@@ -74,7 +74,7 @@ class Source:
         pytest.param(
             [(P1,), (pod("p1", deletion_timestamp=LATER),), (pod("p1", deletion_timestamp=LATER),)],
             [[(ADD, ["p1"])], [(DELETE, ["p1"])], []],
-            id="a deletion is told once",
+            id="a deletion is reported once",
         ),
         pytest.param(
             [(pod("p1", deletion_timestamp=LATER),)], [[(ADD, ["p1"])]], id="a pod that is new and deleted is added"
@@ -217,10 +217,35 @@ def test_a_mirror_annotation_is_kept_as_it_was():
 
 
 def test_a_duplicate_is_named():
-    twin = pod("u2", name="web")
-    merged = merge_pods({}, [pod("u1", name="web"), twin], source="file", now=NOW)
-    assert merged.duplicates == (twin,)
+    first, twin = pod("u1", name="web"), pod("u2", name="web")
+    (duplicate,) = merge_pods({}, [first, twin], source="file", now=NOW).duplicates
+    assert (duplicate.pod, duplicate.used) == (twin, first)
     assert (
-        duplicate_message(twin, "file")
+        duplicate_message(duplicate, "file")
         == 'Error validating pod web_ns(u2) from file due to duplicate pod name "web", ignoring'
     )
+
+
+def test_a_pod_with_the_uid_of_another_is_left_out():
+    """All that a pod has on the node is found by its UID: both would share a sandbox."""
+    first, second = pod("u1", name="web"), pod("u1", name="intruder")
+    merged = merge_pods({}, [first, second, P2], source="file", now=NOW)
+    (duplicate,) = merged.duplicates
+    assert (duplicate.pod, duplicate.used) == (second, first)
+    assert [each.metadata.name for each in merged.known.values()] == ["web", "p2"]
+    assert duplicate_message(duplicate, "file") == (
+        'Error validating pod intruder_ns(u1) from file due to duplicate pod UID "u1", which web_ns(u1) has, ignoring'
+    )
+
+
+def test_a_running_pod_is_not_replaced_by_one_that_comes_before_it_with_its_uid():
+    source = Source()
+    source.send(pod("u1", name="web"))
+    assert source.send(pod("u1", name="intruder"), pod("u1", name="web")) == []
+    assert source.known["u1"].metadata.name == "web"
+
+
+def test_the_rest_of_a_manifest_goes_when_its_uid_is_used_by_another_pod():
+    source = Source()
+    source.send(pod("u1", name="web"), pod("u2", name="other"))
+    assert source.send(pod("u1", name="web"), pod("u1", name="other")) == [(REMOVE, ["u2"])]

@@ -98,14 +98,14 @@ FAILED = {"reason": "PodFailed", "since": NOW}
             PodStatus(phase="Failed", conditions=(TARGET,)),
             False,
             PodStatus(phase="Failed", conditions=(replace(TARGET, last_transition_time=NOW),)),
-            id="a disruption is told when the pod ends",
+            id="a disruption is reported when the pod ends",
         ),
         pytest.param(
             PodStatus(phase="Running"),
             PodStatus(phase="Failed", conditions=(TARGET,)),
             True,
             PodStatus(phase="Running"),
-            id="a disruption is not told while containers may run",
+            id="a disruption is not reported while containers may run",
         ),
         pytest.param(
             PodStatus(phase="Running", conditions=(condition("DisruptionTarget", reason="Eviction"), GATE)),
@@ -132,8 +132,8 @@ def test_merge_status(old, new, may_run, merged):
     [
         pytest.param("Succeeded", {}, "Failed", "Succeeded", id="an end is final, also for a node that forgot it"),
         pytest.param("Failed", {}, "Running", "Failed", id="what has ended does not run"),
-        pytest.param("Failed", {MIRROR_ANNOTATION: "1"}, "Running", "Running", id="a static pod may run anew"),
-        pytest.param("Running", {}, "Failed", "Failed", id="what ends is told"),
+        pytest.param("Failed", {MIRROR_ANNOTATION: "1"}, "Running", "Running", id="a static pod may run again"),
+        pytest.param("Running", {}, "Failed", "Failed", id="what ends is reported"),
     ],
 )
 def test_status_to_write(there, annotations, reported, written):
@@ -159,7 +159,7 @@ def leaving(phase="Failed", *, deleted=True, mirror=False):
         pytest.param(leaving(), True, True, id="ended and released"),
         pytest.param(leaving("Succeeded"), True, True, id="succeeded and released"),
         pytest.param(leaving(), False, False, id="something is still held"),
-        pytest.param(leaving("Running"), True, False, id="the API server has not heard of its end"),
+        pytest.param(leaving("Running"), True, False, id="the API server does not know of its end"),
         pytest.param(leaving(deleted=False), True, False, id="nobody deletes it"),
         pytest.param(leaving(mirror=True), True, False, id="a mirror is not let go of here"),
     ],

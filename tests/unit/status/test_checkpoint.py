@@ -62,7 +62,7 @@ def test_what_is_written_is_read_again():
     assert MemoryFormat().decode(MemoryFormat().encode(MEMORY)) == MEMORY
 
 
-def test_a_changed_status_is_encoded_anew():
+def test_a_changed_status_is_encoded_again():
     form = MemoryFormat()
     form.encode(MEMORY)
     changed = AgentMemory(statuses={UID: PodStatus(phase="Failed")})
@@ -73,13 +73,13 @@ def test_a_changed_status_is_encoded_anew():
     ("old", "new"),
     [pytest.param(b"Running", b"Walking", id="a flipped bit"), pytest.param(b"{", b"", id="not JSON")],
 )
-def test_a_damaged_file_is_told(old, new):
+def test_a_damaged_file_is_reported(old, new):
     data = MemoryFormat().encode(MEMORY)
     with pytest.raises(CheckpointDamaged):
         MemoryFormat().decode(data.replace(old, new))
 
 
-async def test_a_damaged_file_is_set_aside_and_written_anew(tmp_path):
+async def test_a_damaged_file_is_set_aside_and_written_again(tmp_path):
     threads = Threads(limit=1)
     path = tmp_path / "klet-memory.json"
 

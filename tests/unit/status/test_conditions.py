@@ -28,7 +28,7 @@ def statuses(*ready_names: str, unready: tuple[str, ...] = ()) -> tuple[Containe
     return (*known, *(ContainerStatus(name=name, ready=False) for name in unready))
 
 
-def told(condition: PodCondition) -> tuple[str, str, str]:
+def reported(condition: PodCondition) -> tuple[str, str, str]:
     return condition.status, condition.reason, condition.message
 
 
@@ -77,7 +77,7 @@ UNKNOWN = "containers with unknown status: "
     ],
 )
 def test_containers_ready(known, phase, expected):
-    assert told(containers_ready(POD, known, phase)) == expected
+    assert reported(containers_ready(POD, known, phase)) == expected
 
 
 def gates(*names: str) -> Pod:
@@ -119,12 +119,12 @@ CLOSED_TWO = 'the status of pod readiness gate "two" is not "True", but Unknown'
             ALL_READY,
             (CLOSED,),
             ("False", "ReadinessGatesNotReady", f"{MISSING_ONE}, {CLOSED_TWO}"),
-            id="every closed gate is told",
+            id="every closed gate is reported",
         ),
     ],
 )
 def test_ready(pod, containers, others, expected):
-    assert told(ready(pod, containers, others)) == expected
+    assert reported(ready(pod, containers, others)) == expected
 
 
 def init_status(name: str, *, is_ready: bool = False, started: bool | None = None) -> ContainerStatus:
@@ -190,11 +190,11 @@ WAITING = regular("waiting")
     ],
 )
 def test_initialized(known, init, phase, expected):
-    assert told(initialized(POD, known, init, phase)) == expected
+    assert reported(initialized(POD, known, init, phase)) == expected
 
 
 def test_a_pod_without_init_containers_is_initialized():
-    assert told(initialized(make_pod("a"), (), (), "Pending")) == ("True", "", "")
+    assert reported(initialized(make_pod("a"), (), (), "Pending")) == ("True", "", "")
 
 
 def shown(status: str, message: str = "", *, gate: str = "True", containers: str = "a b") -> PodStatus:
@@ -214,15 +214,15 @@ CLOSED_ONE = 'the status of pod readiness gate "one" is not "True", but False'
     ("pod", "status", "expected"),
     [
         pytest.param(PLAIN, shown("False"), False, id="a pod without gates is not looked at"),
-        pytest.param(GATED, shown("True"), False, id="as it is told"),
+        pytest.param(GATED, shown("True"), False, id="as it is reported"),
         pytest.param(GATED, shown("False", CLOSED_ONE), True, id="the gate was opened"),
         pytest.param(GATED, shown("True", gate="False"), True, id="the gate was closed"),
-        pytest.param(GATED, shown("False", CLOSED_ONE, gate="False"), False, id="closed, as it is told"),
-        pytest.param(GATED, shown("False", "other", gate="False"), True, id="closed, told in other words"),
+        pytest.param(GATED, shown("False", CLOSED_ONE, gate="False"), False, id="closed, as it is reported"),
+        pytest.param(GATED, shown("False", "other", gate="False"), True, id="closed, reported in other words"),
         pytest.param(GATED, shown("True", containers="a"), True, id="a container that is not known"),
         pytest.param(GATED, shown("False", containers=""), False, id="nothing is known of the containers"),
-        pytest.param(GATED, PodStatus(phase="Running"), False, id="nothing was told yet"),
+        pytest.param(GATED, PodStatus(phase="Running"), False, id="nothing was reported yet"),
     ],
 )
-def test_whether_what_is_told_of_readiness_is_stale(pod, status, expected):
+def test_whether_the_reported_readiness_is_stale(pod, status, expected):
     assert is_readiness_stale(replace(pod, status=status)) is expected

@@ -214,13 +214,13 @@ def test_a_failed_start_is_shown_as_waiting():
 
 
 @pytest.mark.parametrize(
-    ("policy", "is_told", "phase"),
+    ("policy", "is_reported", "phase"),
     [
         pytest.param("OnFailure", False, "Succeeded", id="it had ended for good"),
         pytest.param("Always", True, "Running", id="it is always started again"),
     ],
 )
-def test_an_init_container_that_waits_in_a_new_sandbox(policy, is_told, phase):
+def test_an_init_container_that_waits_in_a_new_sandbox(policy, is_reported, phase):
     """Its record went with the old sandbox, and a status that takes a last end back is refused."""
     pod = make_pod("main", init=("setup",), restart_policy=policy)
     end = ContainerState(terminated=ContainerStateTerminated(exit_code=0))
@@ -233,7 +233,7 @@ def test_an_init_container_that_waits_in_a_new_sandbox(policy, is_told, phase):
     failures = {"setup": StartFailure("CrashLoopBackOff", "back-off 10s")}
     given = inputs(pod, previous=previous, failures=failures, startable=frozenset({"setup"}))
     status = generate_status(pod, seen, given)
-    assert (status.init_container_statuses[0].state.waiting is not None) is is_told
+    assert (status.init_container_statuses[0].state.waiting is not None) is is_reported
     assert (find_illegal_transition(pod, previous, status, given.restarts), status.phase) == (None, phase)
 
 
@@ -382,7 +382,7 @@ def test_a_pod_whose_containers_vanished(pod, previous, ends_here, phase, reason
 
 
 @pytest.mark.parametrize(
-    ("phase", "told", "known", "expected"),
+    ("phase", "previous_reason", "known", "expected"),
     [
         pytest.param("Running", ("Why", "so"), ("", ""), ("Why", "so"), id="kept while the phase stays"),
         pytest.param("Pending", ("Why", "so"), ("", ""), ("", ""), id="gone when it changes"),
@@ -391,9 +391,9 @@ def test_a_pod_whose_containers_vanished(pod, previous, ends_here, phase, reason
         pytest.param("Pending", ("", ""), ("Api", "said"), ("", ""), id="not after a change"),
     ],
 )
-def test_reason_and_message_of_a_phase(phase, told, known, expected):
+def test_reason_and_message_of_a_phase(phase, previous_reason, known, expected):
     pod = replace(make_pod("main"), status=PodStatus(phase="Running", reason=known[0], message=known[1]))
-    previous = PodStatus(phase=phase, reason=told[0], message=told[1])
+    previous = PodStatus(phase=phase, reason=previous_reason[0], message=previous_reason[1])
     status = generate_status(pod, make_status(pod, make_record(pod, "main")), inputs(pod, previous=previous))
     assert (status.phase, status.reason, status.message) == ("Running", *expected)
 
@@ -472,7 +472,7 @@ class TestBoard:
         later.put("uid-1", running, previous=known)
         assert later.get("uid-1") == known
 
-    async def test_listeners_hear_of_changes_only(self):
+    async def test_subscribers_are_notified_of_changes_only(self):
         board = StatusBoard(clock=ManualClock())
         pod = make_pod("main")
         status = generate_status(pod, make_status(pod), inputs(pod))

@@ -26,7 +26,7 @@ def ended(restarts: int) -> PodStatus:
 
 
 @pytest.mark.parametrize(
-    ("logged", "reported", "told", "expected"),
+    ("logged", "reported", "from_api", "expected"),
     [
         pytest.param(0, None, None, 0, id="nothing is known"),
         pytest.param(3, None, None, 3, id="only its logs are left"),
@@ -35,8 +35,8 @@ def ended(restarts: int) -> PodStatus:
         pytest.param(0, None, ended(1), 2, id="only the API server remembers"),
     ],
 )
-async def test_the_next_restart_count_falls_behind_nothing_that_is_known(logged, reported, told, expected):
-    pod = replace(make_pod("main"), status=told or PodStatus())
+async def test_the_next_restart_count_falls_behind_nothing_that_is_known(logged, reported, from_api, expected):
+    pod = replace(make_pod("main"), status=from_api or PodStatus())
     restored = {} if reported is None else {uid_of(pod): reported}
     board = StatusBoard(clock=ManualClock(), restored=restored)
     assert await KnownRestarts(logs=Logs(logged), statuses=board).next_restart_count(pod, "main") == expected

@@ -1,4 +1,4 @@
-"""What is told at once, and what may wait."""
+"""What is reported at once, and what may wait."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -33,7 +33,7 @@ class PatchedPods:
     """Takes every patch; the watch shows nothing, so every pod is as it was made."""
 
     def __init__(self):
-        self.told = []
+        self.reported = []
 
     def seen(self, _pod):
         return None
@@ -42,7 +42,7 @@ class PatchedPods:
         return pod
 
     async def patch_status(self, pod, patch):
-        self.told.append((pod.metadata.name, patch["status"]["phase"]))
+        self.reported.append((pod.metadata.name, patch["status"]["phase"]))
         return pod
 
     async def delete(self, pod):
@@ -90,7 +90,7 @@ class SomeStarts:
 
 
 class Node:
-    """Pods of which the board tells, and what the API server is told."""
+    """Pods on the board, and what is reported to the API server."""
 
     def __init__(self, api=None):
         self.clock = ManualClock()
@@ -122,26 +122,26 @@ class Node:
             await self.clock.run(NO_TIME)
 
 
-async def test_a_pod_that_is_not_there_soon_is_told_to_be_on_its_way():
+async def test_a_pod_that_takes_long_is_reported_as_starting():
     node = Node()
     async with node.publishing():
         await node.report("Pending", 1)
-        assert node.api.told == []
+        assert node.api.reported == []
         await node.clock.run(COMING_PAUSE)
-        assert node.api.told == [("p-0", "Pending")]
+        assert node.api.reported == [("p-0", "Pending")]
 
 
-async def test_of_a_pod_that_is_there_soon_only_that_is_told():
+async def test_only_the_newest_status_of_a_pod_that_starts_soon_is_reported():
     node = Node()
     async with node.publishing():
         await node.report("Pending", 1)
         await node.clock.run(COMING_PAUSE / 2)
         await node.report("Running", 1)
         await node.clock.run(2 * COMING_PAUSE)
-        assert node.api.told == [("p-0", "Running")]
+        assert node.api.reported == [("p-0", "Running")]
 
 
-async def test_of_many_pods_it_is_told_that_they_run():
+async def test_many_pods_are_reported_as_running():
     node = Node()
     node.starts.idle.clear()
     async with node.publishing():
@@ -149,34 +149,34 @@ async def test_of_many_pods_it_is_told_that_they_run():
         await node.clock.run(COMING_PATIENCE / 2)
         await node.report("Running")
         await node.clock.run(2 * COMING_PATIENCE)
-        assert node.api.told == [(f"p-{number}", "Running") for number in range(MANY)]
+        assert node.api.reported == [(f"p-{number}", "Running") for number in range(MANY)]
 
 
 @pytest.mark.parametrize(
-    ("busy_for", "told_after"),
+    ("busy_for", "reported_after"),
     [
         pytest.param(COMING_PATIENCE / 2, COMING_PATIENCE / 2, id="as soon as none starts"),
         pytest.param(COMING_PATIENCE * 2, COMING_PATIENCE + COMING_PAUSE, id="in the end all the same"),
     ],
 )
-async def test_of_those_that_take_long_it_is_told_that_they_are_on_their_way(busy_for, told_after):
+async def test_pods_that_take_long_are_reported_as_starting(busy_for, reported_after):
     node = Node()
     node.starts.idle.clear()
     moment = timedelta(milliseconds=1)
     async with node.publishing():
         await node.report("Pending")
-        await node.clock.run(told_after - moment)
-        assert node.api.told == []
-        if busy_for == told_after:
+        await node.clock.run(reported_after - moment)
+        assert node.api.reported == []
+        if busy_for == reported_after:
             node.starts.idle.set()
         await node.clock.run(moment)
-        if busy_for > told_after:
-            assert node.api.told == [("p-0", "Pending")], "of one after the other"
+        if busy_for > reported_after:
+            assert node.api.reported == [("p-0", "Pending")], "of one after the other"
             await node.clock.run(MANY * COMING_GAP)
-        assert {name for name, _ in node.api.told} == {f"p-{number}" for number in range(MANY)}
+        assert {name for name, _ in node.api.reported} == {f"p-{number}" for number in range(MANY)}
 
 
-async def test_that_a_pod_is_over_before_it_came_is_told_at_once():
+async def test_a_pod_that_ends_before_it_was_ready_is_reported_at_once():
     node, pod = a_deleted_pod()
     node.starts.idle.clear()
     async with node.publishing():
@@ -186,8 +186,8 @@ async def test_that_a_pod_is_over_before_it_came_is_told_at_once():
         assert node.api.asked == ["PATCH"]
 
 
-async def test_that_a_pod_has_to_begin_anew_is_told_at_once():
-    """Its sandbox was lost: until that is told it counts as ready, and is sent requests."""
+async def test_a_pod_that_has_to_restart_is_reported_at_once():
+    """Its sandbox was lost: until that is reported it counts as ready, and is sent requests."""
     pod = make_pod("main", uid="u-1")
     metadata = replace(pod.metadata, resource_version="5")
     pod = replace(pod, metadata=metadata, status=PodStatus(phase="Running"))
@@ -224,7 +224,7 @@ async def test_nothing_more_is_asked_of_a_pod_that_was_let_go():
         assert node.api.asked == ["PATCH", "DELETE"]
 
 
-async def test_a_pod_that_a_finalizer_keeps_is_told_of_again():
+async def test_a_pod_that_a_finalizer_keeps_is_reported_again():
     node, pod = a_deleted_pod()
     async with node.publishing():
         node.pods.put(pod)
@@ -264,4 +264,4 @@ async def test_after_dropped_changes_every_status_is_looked_at():
         for number in range(DEFAULT_LIMIT):
             node.board.put(PodUID(f"other-{number}"), PodStatus(phase="Running"))
         await node.clock.run(NO_TIME)
-        assert node.api.told == [("p-0", "Running")]
+        assert node.api.reported == [("p-0", "Running")]

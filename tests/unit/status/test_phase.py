@@ -182,7 +182,7 @@ PULLS_IN_VAIN = ContainerState(waiting=ContainerStateWaiting(reason="ErrImagePul
             False,
             id="an image does not come",
         ),
-        pytest.param(PodStatus(phase=PENDING, reason="NodeAffinity"), False, id="there is a reason to tell"),
+        pytest.param(PodStatus(phase=PENDING, reason="NodeAffinity"), False, id="there is a reason to report"),
         pytest.param(PodStatus(phase=RUNNING, container_statuses=statuses(a="R")), False, id="it runs"),
         pytest.param(PodStatus(phase=FAILED), False, id="it has ended"),
     ],

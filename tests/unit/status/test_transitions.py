@@ -100,7 +100,7 @@ def test_transitions(policy, old, new, expected):
             regular("failed"),
             regular("running"),
             None,
-            id="a container that the spec does not have goes by the pod's policy",
+            id="a container that the spec does not have has the pod's policy",
         ),
         pytest.param(
             make_pod("other", restart_policy="Never"), regular("failed"), regular("running"), ILLEGAL, id="and is kept"

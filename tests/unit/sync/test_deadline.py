@@ -21,7 +21,7 @@ EARLIER = Time.of(EPOCH - timedelta(seconds=100))
         pytest.param(30, START, None, 29.9, False, id="just before"),
         pytest.param(30, START, None, 30, True, id="to the second"),
         pytest.param(30, START, EARLIER, 0, False, id="what was reported counts first"),
-        pytest.param(30, None, EARLIER, 0, True, id="else the API server's word"),
+        pytest.param(30, None, EARLIER, 0, True, id="else what the API server has"),
         pytest.param(30, None, None, 9999, False, id="a pod that has not started has time"),
         pytest.param(None, START, START, 9999, False, id="a pod without a deadline has time"),
         pytest.param(0, START, None, 0, True, id="no time at all"),
@@ -36,7 +36,7 @@ def test_deadline(seconds, reported, api, after, expected):
     assert is_past_deadline(pod, status, now=EPOCH + timedelta(seconds=after)) is expected
 
 
-def test_a_pod_nobody_reported_yet_goes_by_the_api():
+def test_the_api_decides_about_a_pod_without_a_reported_status():
     pod = make_pod()
     pod = replace(pod, spec=replace(pod.spec, active_deadline_seconds=5), status=replace(pod.status, start_time=START))
     assert deadline_of(pod, None) == EPOCH + timedelta(seconds=5)

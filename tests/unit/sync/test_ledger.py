@@ -47,7 +47,7 @@ def test_the_turn_is_kept_when_a_state_changes():
     assert not ledger.may_start(PodUID("b"))
 
 
-def test_a_forgotten_pod_holds_up_nobody():
+def test_a_forgotten_pod_delays_no_other():
     ledger = ledger_of(static("a"), static("b"))
     ledger.forget(PodUID("a"))
     ledger.forget(PodUID("a"))

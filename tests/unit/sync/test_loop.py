@@ -212,7 +212,7 @@ def test_answers_of_probes(kind, result, synced):
 
 
 def left(uid: str, *, name: str = "pod", source: str = "file", ready: bool = True) -> PodRuntimeStatus:
-    """What an earlier life of the agent left in the runtime."""
+    """What an previous run of the agent left in the runtime."""
     sandbox = replace(make_sandbox(ready=ready), source=source)
     return PodRuntimeStatus(uid=PodUID(uid), name=name, namespace="default", sandboxes=(sandbox,))
 
@@ -260,8 +260,8 @@ CLOSED = 'the status of pod readiness gate "example.com/gate" is not "True", but
     ("pod", "synced"),
     [
         pytest.param(make_pod(), 1, id="a pod without gates"),
-        pytest.param(gated("True", "True"), 1, id="a gate that is open, as it is told"),
-        pytest.param(gated("False", "False", CLOSED), 1, id="a gate that is closed, as it is told"),
+        pytest.param(gated("True", "True"), 1, id="a gate that is open, as it is reported"),
+        pytest.param(gated("False", "False", CLOSED), 1, id="a gate that is closed, as it is reported"),
         pytest.param(gated("True", "False", CLOSED), 2, id="a gate that was opened"),
         pytest.param(gated("False", "True"), 2, id="a gate that was closed"),
         pytest.param(gated("False", "False", "other"), 2, id="a gate with another reason"),
@@ -297,24 +297,24 @@ def test_when_housekeeping_is_asked_for(kind, is_ready, asked):
 
 
 @pytest.mark.parametrize(
-    ("is_there", "told"),
+    ("is_there", "reported"),
     [
         pytest.param(False, ("source api has a new pod", "admit and start it"), id="a pod that is new"),
         pytest.param(
             True,
             ("source api has the pod, and the runtime has it from before", "take it over as it is"),
-            id="a pod that an earlier life of the agent has started",
+            id="a pod that an previous run of the agent has started",
         ),
     ],
 )
-def test_what_is_recorded_of_a_pod_that_comes(is_there, told):
+def test_what_is_recorded_of_a_pod_that_comes(is_there, reported):
     async def test(bench: Bench) -> None:
         if is_there:
             status = PodRuntimeStatus(uid=PodUID("uid-1"), sandboxes=(make_sandbox(),))
             bench.cache.put(Reading(status, read_at=0))
         await bench.send(PodChangeKind.ADD, make_pod())
         (added,) = [cause.finding for cause in bench.journal.all() if cause.finding.decision == "PodAdded"]
-        assert (added.message, added.next) == told
+        assert (added.message, added.next) == reported
 
     on_bench(test)
 

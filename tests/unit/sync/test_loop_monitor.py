@@ -27,7 +27,7 @@ def test_describe_loop(resync, ago, expected):
     assert describe_loop(entered_at, now=EPOCH, resync=timedelta(seconds=resync)) == expected
 
 
-def test_a_loop_beats_only_while_the_runtime_is_well():
+def test_a_loop_is_healthy_only_while_the_runtime_is_well():
     async def main() -> list[str | None]:
         clock, well = LoopClock(epoch=EPOCH), asyncio.Event()
         monitor = SyncLoopMonitor(until_runtime_well=well.wait, clock=clock, resync=timedelta(minutes=1))

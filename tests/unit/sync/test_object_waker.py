@@ -79,7 +79,7 @@ class Workers:
 @pytest.mark.parametrize(
     "refs",
     [
-        pytest.param([KEY], id="told"),
+        pytest.param([KEY], id="notified"),
         pytest.param([KEY] + [KEY._replace(name=f"other-{n}") for n in range(5)], id="so much that some was lost"),
     ],
 )

@@ -10,11 +10,7 @@ from klet.testing.builders import NOW, make_pod
 
 UID = PodUID("uid-1")
 QUERIES = {
-    "terminated": PodQueries.is_known_terminated,
     "may run": PodQueries.could_have_running_containers,
-    "finished": PodQueries.should_be_finished,
-    "requested": PodQueries.is_termination_requested,
-    "terminating": PodQueries.should_containers_be_terminating,
     "no runtime": PodQueries.should_runtime_be_removed,
     "no content": PodQueries.should_content_be_removed,
 }
@@ -36,30 +32,30 @@ def state(stage: Stage = Stage.SYNCING, **more) -> WorkerState:
 REQUESTED = state(Stage.TERMINATING)
 STOPPING = state(Stage.TERMINATING, is_stopping=True)
 STOPPED = state(Stage.TERMINATED, is_stopping=True)
-OVER = {"terminated", "requested", "terminating", "no runtime"}
+OVER = {"no runtime"}
 
 
 @pytest.mark.parametrize(
     ("known", "is_complete", "expected"),
     [
         pytest.param(None, False, {"may run"}, id="unknown, and the agent has just started"),
-        pytest.param(None, True, {"finished", "terminating", "no runtime", "no content"}, id="unknown for good"),
+        pytest.param(None, True, {"no runtime", "no content"}, id="unknown for good"),
         pytest.param(state(), True, {"may run"}, id="it runs"),
         pytest.param(state(), False, {"may run"}, id="it runs, and the agent has just started"),
-        pytest.param(REQUESTED, True, {"may run", "requested"}, id="it was asked to stop"),
-        pytest.param(STOPPING, True, {"may run", "requested", "terminating"}, id="it is being stopped"),
+        pytest.param(REQUESTED, True, {"may run"}, id="it was asked to stop"),
+        pytest.param(STOPPING, True, {"may run"}, id="it is being stopped"),
         pytest.param(
             state(Stage.TERMINATING, is_stopping=True, is_over=True),
             True,
-            {"requested", "terminating"},
+            set(),
             id="its containers have ended, its sandbox is being stopped",
         ),
         pytest.param(STOPPED, True, OVER, id="it has stopped"),
-        pytest.param(state(Stage.FINISHED, is_stopping=True), True, OVER | {"finished"}, id="all is released"),
+        pytest.param(state(Stage.FINISHED, is_stopping=True), True, OVER, id="all is released"),
         pytest.param(
             state(Stage.FINISHED, is_stopping=True, is_deleted=True),
             True,
-            OVER | {"finished", "no content"},
+            OVER | {"no content"},
             id="all is released, and it is deleted",
         ),
         pytest.param(
@@ -68,13 +64,11 @@ OVER = {"terminated", "requested", "terminating", "no runtime"}
             OVER,
             id="its last status is made from what is left",
         ),
-        pytest.param(
-            state(Stage.TERMINATING, is_evicted=True), True, {"may run", "requested", "no content"}, id="evicted"
-        ),
+        pytest.param(state(Stage.TERMINATING, is_evicted=True), True, {"may run", "no content"}, id="evicted"),
         pytest.param(
             state(Stage.FINISHED, is_stopping=True, is_deleted=True, restart_requested=True),
             True,
-            OVER | {"finished"},
+            OVER,
             id="it comes back under its uid",
         ),
     ],

@@ -24,11 +24,11 @@ LIMIT = 4
 
 
 class Listeners:
-    """Results that drop what nobody takes in time, and workers that note whom they heard of."""
+    """Results that drop what nobody takes in time, and workers that note which pods they are notified of."""
 
     def __init__(self) -> None:
         self.news = Broadcast[ProbeChange]()
-        self.heard: list[str] = []
+        self.notified: list[str] = []
 
     def changes(self) -> Subscription[ProbeChange]:
         return self.news.subscribe(limit=LIMIT)
@@ -37,10 +37,10 @@ class Listeners:
         return frozenset()
 
     def update(self, update: PodUpdate) -> None:
-        self.heard.append(f"update {update.pod.metadata.uid}")
+        self.notified.append(f"update {update.pod.metadata.uid}")
 
     def wake(self, uid: PodUID) -> None:
-        self.heard.append(f"wake {uid}")
+        self.notified.append(f"wake {uid}")
 
 
 def change(uid: str, kind: ProbeKind = ProbeKind.READINESS, result: ProbeResult = ProbeResult.SUCCESS) -> ProbeChange:
@@ -54,9 +54,9 @@ def test_of_liveness_only_a_failure_is_news(kind, result):
 
 
 @pytest.mark.parametrize(
-    ("told", "heard"),
+    ("reported", "notified"),
     [
-        pytest.param(["u-0"], ["update u-0"], id="the worker of the pod hears of it"),
+        pytest.param(["u-0"], ["update u-0"], id="the worker of the pod is notified"),
         pytest.param(["u-9"], [], id="of a pod that is gone nobody does"),
         pytest.param(
             ["u-0"] * (LIMIT + 1), [*["wake u-0", "wake u-1"], *["update u-0"] * LIMIT],
@@ -64,7 +64,7 @@ def test_of_liveness_only_a_failure_is_news(kind, result):
         ),
     ],
 )  # fmt: skip
-async def test_who_hears_of_it(told, heard):
+async def test_who_is_notified(reported, notified):
     clock, listeners, pods = ManualClock(), Listeners(), PodStore()
     for number in range(2):
         pods.put(make_pod("a", name=f"pod-{number}", uid=f"u-{number}"))
@@ -82,9 +82,9 @@ async def test_who_hears_of_it(told, heard):
     async with asyncio.TaskGroup() as group:
         task = group.create_task(news.run())
         await asyncio.sleep(0)
-        for uid in told:
+        for uid in reported:
             listeners.news.send(change(uid))
         for _ in range(3):
             await asyncio.sleep(0)
         task.cancel()
-    assert listeners.heard == heard
+    assert listeners.notified == notified

@@ -110,8 +110,10 @@ def test_a_pod_that_was_over_before_it_was_seen_only_needs_its_clean_up():
         pytest.param(ADMITTING, Admit(), SYNCING, True, id="it is taken in"),
         pytest.param(ADMITTING, Reject(Reason.NODE_PORTS, "no"), FINISHED, True, id="it is refused"),
         pytest.param(ADMITTING, Wait("a plugin"), ADMITTING, False, id="it waits"),
-        pytest.param(TERMINATING, Admit(), TERMINATING, False, id="it was told to stop meanwhile"),
-        pytest.param(TERMINATING, Reject(Reason.NODE_PORTS, "no"), TERMINATING, False, id="told to stop, and refused"),
+        pytest.param(TERMINATING, Admit(), TERMINATING, False, id="it was reported to stop meanwhile"),
+        pytest.param(
+            TERMINATING, Reject(Reason.NODE_PORTS, "no"), TERMINATING, False, id="reported to stop, and refused"
+        ),
     ],
 )
 def test_what_admission_says(stage, verdict, after, wake):
@@ -120,7 +122,7 @@ def test_what_admission_says(stage, verdict, after, wake):
     assert transition.state.is_rejected is (after is FINISHED)
 
 
-def test_a_pod_that_is_not_admitted_yet_can_be_told_to_stop():
+def test_a_pod_that_is_not_admitted_yet_can_be_stopped():
     state = WorkerState(pod=POD, stage=ADMITTING)
     assert apply(state, KILL).state.stage is TERMINATING
     assert apply(state, UPDATE, deleted()).state.stage is TERMINATING
@@ -297,7 +299,7 @@ def test_the_same_uid_again_asks_for_a_restart_and_nothing_else(stage):
 
 
 @pytest.mark.parametrize("kind", [UPDATE, SYNC, KILL])
-def test_a_finished_pod_hears_nothing(kind):
+def test_a_finished_pod_is_not_notified(kind):
     state = changed(syncing(), stage=FINISHED)
     assert apply(state, kind, deleted(1)) == Transition(state=state)
 
@@ -346,7 +348,7 @@ def test_an_orphan_that_never_started_is_over_at_once():
     ("pod", "stage"),
     [
         pytest.param(STATIC, FINISHED, id="a static pod that waited for its place is over at once"),
-        pytest.param(POD, TERMINATING, id="another pod may have run in an earlier life of the node"),
+        pytest.param(POD, TERMINATING, id="another pod may have run in a previous run of the node"),
     ],
 )
 def test_a_kill_before_the_first_step(pod, stage):

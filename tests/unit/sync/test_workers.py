@@ -265,9 +265,9 @@ def test_a_runtime_that_cannot_be_read_is_a_failing_step():
         await bench.run_for(20)
         assert len(bench.times()) == 1
         assert 10 <= bench.times()[0] <= 15
-        [told] = await bench.journal.find(CauseQuery())
-        assert told.finding.decision == "FailedSync"
-        assert told.finding.message == "error determining status: the runtime is away"
+        [reported] = await bench.journal.find(CauseQuery())
+        assert reported.finding.decision == "FailedSync"
+        assert reported.finding.message == "error determining status: the runtime is away"
 
     on_bench(test)
 
@@ -557,7 +557,7 @@ def test_a_kill_returns_when_the_pod_has_stopped():
     on_bench(test)
 
 
-def test_a_kill_that_takes_too_long_is_told_and_goes_on():
+def test_a_kill_that_takes_too_long_is_reported_and_goes_on():
     async def test(bench: Bench) -> None:
         bench.scripts["uid-1"] = Script(takes=20)
         bench.update(CREATE, make_pod())
@@ -665,7 +665,7 @@ def test_pods_are_admitted_in_the_order_in_which_they_came():
     on_bench(test)
 
 
-def test_a_pod_that_waits_is_asked_about_again_and_holds_up_nobody():
+def test_a_pod_that_waits_is_asked_about_again_and_delays_no_other():
     async def test(bench: Bench) -> None:
         bench.live = False
         wait = Wait("the plugin is not there yet")
@@ -715,7 +715,7 @@ def test_victims_have_stopped_before_the_pod_that_needs_their_room_is_asked_abou
     on_bench(test)
 
 
-def test_a_pod_that_is_told_to_stop_before_it_was_admitted_is_not_started():
+def test_a_pod_that_is_stopped_before_it_was_admitted_is_not_started():
     async def test(bench: Bench) -> None:
         bench.live = False
         bench.admission.verdicts["uid-1"] = [Wait("no room")] * 5
@@ -738,7 +738,7 @@ def test_a_pod_that_only_the_runtime_knows_is_given_nothing():
     on_bench(test)
 
 
-def test_admission_hears_of_changes_of_a_pod_that_it_took_in():
+def test_admission_is_notified_of_changes_of_a_pod_that_it_admitted():
     async def test(bench: Bench) -> None:
         bench.live = False
         bench.admission.verdicts["uid-1"] = [Wait("for a plugin")]

@@ -107,7 +107,7 @@ async def test_volumes_in_use_are_named_once_and_in_order(started, pod_with):
     assert started.volumes.volumes_in_use() == (A, B)
 
 
-async def test_one_that_needs_no_attaching_waits_for_nobody(started, pod_with):
+async def test_a_volume_that_needs_no_attaching_does_not_wait(started, pod_with):
     waiter = await started.wait(pod_with(disk("local-1")))
     assert waiter.done()
     assert started.volumes.volumes_in_use() == ()
@@ -141,7 +141,7 @@ async def test_a_second_pod_of_an_attached_volume_need_not_wait(started, pod_wit
     assert started.disks.ups == [("u1", "v"), ("u2", "v")]
 
 
-async def test_a_volume_that_comes_back_is_reported_anew(started, pod_with):
+async def test_a_volume_that_comes_back_is_reported_again(started, pod_with):
     waiter = await started.wait(pod_with(disk("a"), uid="u1"))
     started.volumes.mark_reported_in_use([A])
     await started.settle()
@@ -207,7 +207,7 @@ class NoDisk:
         raise AssertionError(uid)
 
 
-async def test_a_disk_that_cannot_be_read_is_told_of(caplog):
+async def test_a_disk_that_cannot_be_read_is_reported(caplog):
     assert await find_attached({AttachableDisks.name: AttachableDisks()}, NoDisk()) == []
     assert [record.error for record in caplog.records] == ["cannot look for pods in /pods: Input/output error"]
 

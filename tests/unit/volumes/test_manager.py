@@ -153,7 +153,7 @@ async def test_a_pod_that_has_its_volumes_waits_for_nothing(node, pod_with):
     assert (len(node.plain.ups), len(node.shown.ups)) == (1, 1)
 
 
-async def test_a_failure_is_told_and_tried_again(node, pod_with):
+async def test_a_failure_is_reported_and_tried_again(node, pod_with):
     node.shown.error = 'configmap "cfg" not found'
     waiting = asyncio.gather(node.volumes.wait_for_attach_and_mount(pod_with(CONFIG)))
     await node.settle(timedelta(milliseconds=1600))
@@ -199,7 +199,7 @@ async def test_patience_ends(node, pod_with):
     )
 
 
-async def test_a_kind_that_nobody_knows_is_told_at_once(node, pod_with):
+async def test_a_kind_that_nobody_knows_is_reported_at_once(node, pod_with):
     pod = pod_with(EMPTY, {"name": "n", "nfs": {"server": "s", "path": "/"}}, {"name": "g", "glusterfs": {}})
     error = await node.outcome(node.volumes.wait_for_attach_and_mount(pod))
     assert not error.is_timeout

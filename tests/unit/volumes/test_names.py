@@ -1,9 +1,6 @@
 from pathlib import Path
 
-import pytest
-
-from klet.volumes.errors import VolumeSetupError
-from klet.volumes.names import Layout, escape, go_list, pod_volume_name, split_volume_name, unescape
+from klet.volumes.names import Layout, escape, go_list, pod_volume_name, unescape
 
 
 def test_slashes_become_tildes_and_back():
@@ -14,12 +11,6 @@ def test_slashes_become_tildes_and_back():
 def test_a_volume_of_a_pod_has_a_name_of_its_own():
     name = pod_volume_name("kubernetes.io/secret", "uid-1", "key")
     assert name == "kubernetes.io/secret/uid-1-key"
-    assert split_volume_name(name) == ("kubernetes.io/secret", "uid-1-key")
-
-
-def test_a_name_with_too_few_parts():
-    with pytest.raises(VolumeSetupError, match=r"^cannot split volume unique name a/b to plugin/volume components$"):
-        split_volume_name("a/b")
 
 
 def test_where_things_lie():

@@ -7,9 +7,15 @@ from klet.api.quantity import Quantity
 from klet.api.volume import DownwardAPIVolumeSource, KeyToPath
 from klet.model.allocation import desired_allocation
 from klet.volumes.atomic_writer import FileProjection
-from klet.volumes.downward import field_text, resource_text
 from klet.volumes.errors import VolumeSetupError
-from klet.volumes.payloads import config_map_payload, downward_payload, required_mode, secret_payload
+from klet.volumes.payloads import (
+    config_map_payload,
+    downward_payload,
+    field_text,
+    required_mode,
+    resource_text,
+    secret_payload,
+)
 
 ALLOCATABLE = {"cpu": Quantity.parse("3920m"), "memory": Quantity.parse("16Gi")}
 CONFIG = ConfigMap(data={"a": "1", "both": "text"}, binary_data={"b": b"\xff", "both": b"bytes"})
@@ -163,7 +169,7 @@ def test_files_of_the_downward_api(pod):
     assert files == {"this/name": FileProjection(b"p", 0o400), "cpu": FileProjection(b"2", 0o644)}
 
 
-def test_everything_that_is_wrong_is_told_at_once(pod):
+def test_everything_that_is_wrong_is_reported_at_once(pod):
     with pytest.raises(VolumeSetupError) as caught:
         downward(
             pod,

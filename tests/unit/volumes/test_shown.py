@@ -258,7 +258,7 @@ async def test_later_sources_win(machine, show, config_map, secret):
     assert ((path / "x").read_text(), (path / "y").read_text()) == ("2", "1")
 
 
-async def test_everything_that_is_wrong_is_told_at_once(machine, show):
+async def test_everything_that_is_wrong_is_reported_at_once(machine, show):
     machine.tokens.error = "failed to fetch token: away"
     with pytest.raises(VolumeSetupError) as caught:
         await show(PROJECTED, projected({"configMap": {"name": "cfg"}}, {"secret": {"name": "key"}}, TOKEN))

@@ -134,7 +134,7 @@ def test_an_unmount_does_not_wait_for_a_mount():
     assert backoff.failed(KEY, Operation.UNMOUNT, now=NOW) == timedelta(milliseconds=500)
 
 
-def test_success_begins_anew():
+def test_success_resets_the_delay():
     backoff = OperationBackoff()
     backoff.failed(KEY, Operation.MOUNT, now=NOW)
     backoff.forget(KEY)

@@ -1,6 +1,6 @@
 """Defaults of containers of every kind: policies, ports, probes, hooks, amounts."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
@@ -13,7 +13,6 @@ from klet.api.container import (
     ObjectFieldSelector,
     ResourceRequirements,
 )
-from klet.api.defaults.sharing import map_tuple
 from klet.api.handlers import HTTPGetAction, Lifecycle, LifecycleHandler, Probe
 from klet.api.image_reference import image_tag
 from klet.api.quantity import Quantity
@@ -23,6 +22,15 @@ AnyContainer = TypeVar("AnyContainer", Container, EphemeralContainer)
 _TERMINATION_LOG: Final = "/dev/termination-log"
 _MILLI: Final = -3
 _NANO_PER_MILLI: Final = 10**6
+T = TypeVar("T")
+
+
+def map_tuple(items: tuple[T, ...], change: Callable[[T], T]) -> tuple[T, ...]:
+    """Apply a change to each item; the same tuple when none changed."""
+    if not items:
+        return items
+    changed = tuple(map(change, items))
+    return items if all(new is old for new, old in zip(changed, items, strict=True)) else changed
 
 
 def default_container(container: AnyContainer) -> AnyContainer:
@@ -53,7 +61,7 @@ def round_requirements(resources: ResourceRequirements) -> ResourceRequirements:
 
 
 def round_amounts(amounts: Mapping[str, Quantity]) -> Mapping[str, Quantity]:
-    """Amounts finer than a thousandth are rounded up to one."""
+    """Round amounts finer than a thousandth up to one."""
     if all(amount.nano % _NANO_PER_MILLI == 0 for amount in amounts.values()):
         return amounts
     return {name: amount.round_up(_MILLI) for name, amount in amounts.items()}

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from klet.api.container import Container, ContainerPort, ResourceRequirements
 from klet.api.container_status import ContainerStatus
-from klet.api.defaults.containers import default_container, round_amounts, round_requirements
-from klet.api.defaults.sharing import map_tuple
+from klet.api.defaults.containers import default_container, map_tuple, round_amounts, round_requirements
 from klet.api.defaults.volumes import default_volume
 from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod, PodIP, PodSpec, PodStatus

@@ -4,8 +4,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from klet.api.defaults.containers import default_field_selector, pull_policy_for
-from klet.api.defaults.sharing import map_tuple
+from klet.api.defaults.containers import default_field_selector, map_tuple, pull_policy_for
 from klet.api.volume import (
     DownwardAPIVolumeFile,
     EmptyDirVolumeSource,

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from klet.api.patches.equality import same
 from klet.api.patches.errors import PatchError, TooManyOperations
+from klet.api.patches.merge_patch import same
 
 MAX_OPERATIONS: Final = 10_000
 MAX_COPIED: Final = 3 << 20

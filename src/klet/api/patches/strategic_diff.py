@@ -5,7 +5,7 @@ from typing import Any
 
 from klet.api.base import ApiObject
 from klet.api.codec import to_builtins
-from klet.api.patches.equality import same
+from klet.api.patches.merge_patch import same
 from klet.api.patches.metadata import MergeList
 from klet.api.patches.strategic import (
     DELETE_FROM_LIST,
@@ -31,7 +31,7 @@ def create_strategic_patch(old: State, new: State, struct: type[ApiObject]) -> J
 
 
 def _differing(old: ApiObject, new: ApiObject) -> tuple[ApiObject, ApiObject]:
-    """Both with only the fields in which they differ: comparing structs is cheap, turning them into data is not."""
+    """Return both with only the differing fields: comparing structs is cheap, turning them into data is not."""
     fields: dict[str, tuple[Any, Any]] = {}
     for name in old.__struct_fields__:
         before, after = getattr(old, name), getattr(new, name)

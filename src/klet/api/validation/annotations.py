@@ -57,7 +57,7 @@ def validate_pod_annotation_updates(new: Pod, old: Pod) -> FieldErrors:
 
 
 def validate_annotations_match_fields(pod: Pod) -> FieldErrors:
-    """Where both an old annotation and the field that replaced it are given, they must agree."""
+    """Check that an old annotation and the field that replaced it agree where both are given."""
     annotations, spec = pod.metadata.annotations, pod.spec
     if not annotations:
         return

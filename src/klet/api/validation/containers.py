@@ -148,7 +148,7 @@ def _common(container: Container | EphemeralContainer, scope: ContainerScope, pa
 
 
 def _parts(container: Container | EphemeralContainer, scope: ContainerScope, path: FieldPath) -> FieldErrors:
-    """The lists of a container; most are empty, and then not even their path is made."""
+    """Check the lists of a container; most are empty, and then not even their path is made."""
     if container.ports:
         yield from _ports(container.ports, path.child("ports"))
     if container.env:
@@ -162,7 +162,7 @@ def _parts(container: Container | EphemeralContainer, scope: ContainerScope, pat
 
 
 def _running(container: Container, scope: ContainerScope, path: FieldPath) -> FieldErrors:
-    """Hooks and probes, which only containers have that keep running."""
+    """Check hooks and probes, which only containers have that keep running."""
     if container.lifecycle is not None:
         grace_period = scope.spec.termination_grace_period_seconds
         yield from validate_lifecycle(container.lifecycle, grace_period, scope.os_name, path.child("lifecycle"))

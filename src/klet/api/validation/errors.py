@@ -78,7 +78,7 @@ def invalid(field: FieldPath, value: object, detail: str) -> FieldError:
 
 
 def not_supported(field: FieldPath, value: object, supported: Iterable[str]) -> FieldError:
-    """An unknown member of a closed set; the caller gives the set in the order to print."""
+    """Return the error for an unknown member of a closed set; the caller gives the set in the order to print."""
     detail = "supported values: " + ", ".join(map(go_quote, supported))
     return FieldError(ErrorKind.NOT_SUPPORTED, field, value, detail)
 
@@ -98,12 +98,12 @@ def too_many(field: FieldPath, count: int, limit: int) -> FieldError:
 
 
 def invalid_each(field: FieldPath, value: object, messages: Iterable[str]) -> FieldErrors:
-    """One Invalid error for each message of a format check."""
+    """Return one Invalid error for each message of a format check."""
     for message in messages:
         yield FieldError(ErrorKind.INVALID, field, value, message)
 
 
 def aggregate(errors: Iterable[FieldError]) -> str:
-    """All errors as one text: equal texts once, brackets from two on, nothing for none."""
+    """Return all errors as one text: equal texts once, brackets from two on, nothing for none."""
     texts = tuple(dict.fromkeys(str(error) for error in errors))
     return f"[{', '.join(texts)}]" if len(texts) > 1 else "".join(texts)

@@ -43,7 +43,7 @@ _NAME_PART_RULE: Final = f"must consist of alphanumeric characters, '-', '_' or 
 
 
 def regex_message(rule: str, pattern: str, *examples: str) -> str:
-    """The text of a rule that is a pattern, with the API server's own way to join examples."""
+    """Return the text of a rule that is a pattern, with the API server's own way to join examples."""
     shown = " or ".join(f"'{example}', " for example in examples)
     return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
 
@@ -122,7 +122,7 @@ def dns_1035_label(value: str) -> Messages:
 
 
 def path_segment_name(value: str) -> Messages:
-    """Names that need only survive in a URL path (RBAC objects)."""
+    """Check a name that need only survive in a URL path (RBAC objects)."""
     for reserved in (".", ".."):
         if value == reserved:
             return (f"may not be '{reserved}'",)
@@ -130,12 +130,12 @@ def path_segment_name(value: str) -> Messages:
 
 
 def generate_name_stem(value: str) -> str:
-    """What a generateName is checked as: the trailing dash and the character before it stand for a suffix."""
+    """Return what a generateName is checked as: the trailing dash and the character before it stand for a suffix."""
     return value[:-2] + "a" if len(value) > 1 and value.endswith("-") else value
 
 
 def label_key(value: str) -> Messages:
-    """A qualified name: an optional DNS subdomain and a slash, then a name."""
+    """Check a qualified name: an optional DNS subdomain and a slash, then a name."""
     prefix, slash, name = value.rpartition("/")
     if not slash:
         if len(name) <= NAME_PART_LIMIT and _is_name_part(name):
@@ -195,7 +195,7 @@ def user_or_group_id(value: int) -> Messages:
 
 
 def parse_ip(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An address as the API accepts it: leading zeros of IPv4 octets are allowed, zones are not."""
+    """Parse an address as the API accepts it: leading zeros of IPv4 octets are allowed, zones are not."""
     if ":" not in value:
         value = ".".join(part.lstrip("0") or "0" if part.isdecimal() and part else part for part in value.split("."))
     if "%" in value:
@@ -223,13 +223,13 @@ def has_backsteps(path: str) -> bool:
 
 
 def local_path(path: str) -> Messages:
-    """A relative path that does not leave its directory."""
+    """Check a relative path, which must not leave its directory."""
     absolute = ("must be a relative path",) if path.startswith("/") else ()
     return (*absolute, "must not contain '..'") if has_backsteps(path) else absolute
 
 
 def local_unreserved_path(path: str) -> Messages:
-    """A local path whose name is not reserved for the atomic writer."""
+    """Check a local path, whose name must not be reserved for the atomic writer."""
     found = local_path(path)
     if path.startswith("..") and not path.startswith("../"):
         return (*found, "must not start with '..'")

@@ -1,4 +1,4 @@
-"""Rules for probes and lifecycle hooks."""
+"""Rules for probes, lifecycle hooks and stop signals."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -8,13 +8,25 @@ from klet.api.validation import formats
 from klet.api.validation.errors import FieldErrors, forbidden, invalid, invalid_each, not_supported, required
 from klet.api.validation.fieldpath import FieldPath
 from klet.api.validation.metadata import NOT_NEGATIVE
-from klet.api.validation.signals import validate_stop_signal
 
 _SCHEMES: Final = ("HTTP", "HTTPS")
+_NAMED: Final = (
+    *("ABRT", "ALRM", "BUS", "CHLD", "CLD", "CONT", "FPE", "HUP", "ILL", "INT", "IO", "IOT", "KILL", "PIPE", "POLL"),
+    *("PROF", "PWR", "QUIT", "SEGV", "STKFLT", "STOP", "SYS", "TERM", "TRAP", "TSTP", "TTIN", "TTOU", "URG"),
+    *("USR1", "USR2", "VTALRM", "WINCH", "XCPU", "XFSZ"),
+)
+_REAL_TIME: Final = (
+    "RTMAX",
+    *(f"RTMAX-{number}" for number in range(1, 15)),
+    "RTMIN",
+    *(f"RTMIN+{number}" for number in range(1, 16)),
+)
+LINUX_SIGNALS: Final = tuple(sorted(f"SIG{name}" for name in (*_NAMED, *_REAL_TIME)))
+WINDOWS_SIGNALS: Final = ("SIGKILL", "SIGTERM")
 
 
 def validate_liveness_probe(probe: Probe, path: FieldPath) -> FieldErrors:
-    """Liveness and startup probes have the same rules."""
+    """Check a liveness or startup probe; both have the same rules."""
     yield from _probe(probe, path)
     if probe.success_threshold != 1:
         yield invalid(path.child("successThreshold"), probe.success_threshold, "must be 1")
@@ -54,7 +66,7 @@ def _probe(probe: Probe, path: FieldPath) -> FieldErrors:
 
 
 def _handler(handler: Probe | LifecycleHandler, grace_period: int | None, path: FieldPath) -> FieldErrors:
-    """The first action is checked, further ones are refused."""
+    """Check the first action, and refuse further ones."""
     actions = _actions(handler, grace_period, path)
     first = next(actions, None)
     if first is None:
@@ -105,3 +117,12 @@ def _sleep(action: SleepAction, grace_period: int | None, path: FieldPath) -> Fi
     if grace_period is not None and not 0 <= action.seconds <= grace_period:
         message = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_period})"
         yield invalid(path, action.seconds, message)
+
+
+def validate_stop_signal(signal: str, os_name: str | None, path: FieldPath) -> FieldErrors:
+    if os_name is None:
+        yield forbidden(path, "may not be set for containers with empty `spec.os.name`")
+        return
+    supported = WINDOWS_SIGNALS if os_name == "windows" else LINUX_SIGNALS
+    if signal not in supported:
+        yield not_supported(path, signal, supported)

@@ -31,7 +31,7 @@ _NAME_FORMATS: Final[Mapping[str, NameFormat]] = {
 
 
 def name_format_of(kind: str) -> NameFormat:
-    """The rule for names of a kind; nearly all are DNS subdomains."""
+    """Return the rule for names of a kind; nearly all are DNS subdomains."""
     return _NAME_FORMATS.get(kind, formats.dns_subdomain)
 
 

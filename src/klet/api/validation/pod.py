@@ -11,12 +11,12 @@ from klet.api.validation.podspec import validate_pod_spec
 
 
 def validate_pod_create(pod: Pod, options: PodValidationOptions = API_POD) -> tuple[FieldError, ...]:
-    """Every rule that a new pod, with its defaults applied, breaks."""
+    """Return every rule that a new pod, with its defaults applied, breaks."""
     return (*validate_pod(pod, options), *_create_only(pod))
 
 
 def validate_pod(pod: Pod, options: PodValidationOptions) -> FieldErrors:
-    """The rules that hold for a pod at any time: metadata, annotations and spec."""
+    """Check the rules that hold for a pod at any time: metadata, annotations and spec."""
     yield from validate_object_meta(pod.metadata, METADATA)
     if pod.metadata.annotations:
         yield from validate_pod_annotations(pod.metadata.annotations, pod.spec)

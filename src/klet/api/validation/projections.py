@@ -36,7 +36,7 @@ def validate_items(items: tuple[KeyToPath, ...], path: FieldPath) -> FieldErrors
 
 
 def validate_downward_files(files: tuple[DownwardAPIVolumeFile, ...], path: FieldPath) -> FieldErrors:
-    """The errors carry the path of the source: the position of the file is not printed."""
+    """Check the files; errors carry the path of the source: the position of the file is not printed."""
     for file in files:
         yield from _downward_file(file, path)
 
@@ -156,7 +156,7 @@ def _trust_bundle(source: ClusterTrustBundleProjection, path: FieldPath) -> Fiel
 
 
 def _bundle_name(name: str, path: FieldPath) -> FieldErrors:
-    """A bundle of a signer is named `<signer with / as :>:<name>`."""
+    """Check the name of a bundle; one of a signer is named `<signer with / as :>:<name>`."""
     if not name:
         yield required(path, "must be a valid object name")
     messages = formats.dns_subdomain(name.rpartition(":")[2])

@@ -66,12 +66,12 @@ def go_quote(text: str) -> str:
 
 
 def render_value(value: object) -> str:
-    """The text of a bad value in a field error, of a long one the beginning."""
+    """Render a bad value for a field error, of a long one the beginning."""
     return go_quote(_shown(value)) if isinstance(value, str) else _json(value)
 
 
 def render_go_struct(value: msgspec.Struct) -> str:
-    """A struct the way Go's %+v prints it: `{Name: HostPort:0}`."""
+    """Render a struct the way Go's %+v prints it: `{Name: HostPort:0}`."""
     return "{" + " ".join(f"{_go_name(name)}:{'' if item is None else item}" for name, item in _fields(value)) + "}"
 
 

@@ -21,7 +21,7 @@ _ONLY_COMPUTE: Final = "only cpu and memory resources are mutable"
 
 
 def validate_pod_resize(new: Pod, old: Pod, options: PodValidationOptions = API_POD) -> tuple[FieldError, ...]:
-    """A write of which the strategy has taken the resources and resize policies of containers."""
+    """Check a write of which the strategy has taken the resources and resize policies of containers."""
     if refusal := _refusal(new, old, options):
         return (refusal,)
     if moved := tuple(_moved_containers(new.spec, old.spec)):
@@ -41,7 +41,7 @@ def validate_pod_resize(new: Pod, old: Pod, options: PodValidationOptions = API_
 
 
 def _refusal(new: Pod, old: Pod, options: PodValidationOptions) -> FieldError | None:
-    """Pods that cannot be resized at all."""
+    """Return why a pod cannot be resized at all."""
     if not options.pod_level_resize and any(_has_pod_level_resources(pod) for pod in (old, new)):
         return forbidden(ROOT, "pods with pod-level resources cannot be resized")
     if MIRROR_ANNOTATION in old.metadata.annotations:
@@ -72,7 +72,7 @@ def _moved_containers(new: PodSpec, old: PodSpec) -> FieldErrors:
 
 
 def _is_supported_by_node(pod: Pod) -> bool:
-    """A kubelet that can resize reports the resources of running containers; the first running one shows it."""
+    """Return whether the first running container reports resources, as it does if the kubelet can resize."""
     for status in pod.status.container_statuses:
         if status.state.running is not None:
             return status.resources is not None
@@ -114,7 +114,7 @@ def _put_back(new: PodSpec, old: PodSpec) -> PodSpec:
 
 
 def _with_compute_of(container: Container, previous: Container) -> Container:
-    """The container with the cpu and memory it had before."""
+    """Return the container with the cpu and memory it had before."""
     resources = replace(
         container.resources,
         limits=_compute_of(container.resources.limits, previous.resources.limits),

@@ -53,7 +53,7 @@ def validate_container_resources(
 
 
 def validate_overhead(overhead: Mapping[str, Quantity], path: FieldPath) -> FieldErrors:
-    """Overhead is checked like limits, and its errors name them in their path."""
+    """Check overhead like limits, which its errors name in their path."""
     yield from _requirements(ResourceRequirements(limits=overhead), _container_name, path)
 
 
@@ -184,7 +184,7 @@ def _claims(claims: tuple[ResourceClaim, ...], known: frozenset[str], path: Fiel
 
 
 def _claim_use(claim: ResourceClaim, seen: set[str], requests: Counter[str], path: FieldPath) -> FieldErrors:
-    """A whole claim and a request inside it exclude each other; so does saying the same twice."""
+    """Check that a whole claim and a request inside it are not both used, and nothing twice."""
     if claim.name in seen:
         yield duplicate(path, claim.name)
         return

@@ -77,7 +77,7 @@ def validate_pod_security_context(spec: PodSpec, context: PodSecurityContext, pa
 
 
 def sysctl_namespace(name: str) -> str:
-    """The kernel namespace that a sysctl belongs to: `net`, `ipc` or none."""
+    """Return the kernel namespace that a sysctl belongs to: `net`, `ipc` or none."""
     dot, slash = name.find("."), name.find("/")
     if slash >= 0 and (dot < 0 or slash < dot):
         name = name.translate({ord("."): "/", ord("/"): "."})

@@ -41,7 +41,7 @@ _SIZE_DIVISORS: Final = ("1", *(f"1{unit}" for unit in ("k", *"MGTPE", "Ki", "Mi
 
 
 def split_subscript(field_path: str) -> tuple[str, str] | None:
-    """`metadata.labels['k']` as its path and its key; None when there is no subscript."""
+    """Split `metadata.labels['k']` into its path and its key; return None when there is no subscript."""
     path, bracket, rest = field_path.partition("['")
     return (path, rest[:-2]) if bracket and path and rest.endswith("']") else None
 

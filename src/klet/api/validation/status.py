@@ -26,7 +26,7 @@ _HEALTH: Final = ("Healthy", "Unhealthy", "Unknown")
 
 
 def validate_pod_status_update(new: Pod, old: Pod) -> tuple[FieldError, ...]:
-    """A write to the status, after the strategy has kept the old spec and filled an empty QoS class."""
+    """Check a write to the status, after the strategy has kept the old spec and filled an empty QoS class."""
     return tuple(_status_update(new, old))
 
 
@@ -71,7 +71,7 @@ def _nominated_node(new: Pod, old: Pod) -> FieldErrors:
 
 
 def _transitions(new: Pod, old: Pod) -> FieldErrors:
-    """Containers that stay terminated by their restart policy may not come back."""
+    """Check that containers that stay terminated by their restart policy do not come back."""
     spec = old.spec
     regular = {container.name: container for container in spec.containers}
     for position, status in enumerate(old.status.container_statuses):

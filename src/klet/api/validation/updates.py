@@ -35,7 +35,7 @@ _UPDATABLE: Final = ",".join(
 
 
 def validate_pod_update(new: Pod, old: Pod, options: PodValidationOptions = API_POD) -> tuple[FieldError, ...]:
-    """A write to the pod itself; its status is not looked at."""
+    """Check a write to the pod itself, without its status."""
     errors = list(_always(new, old, options))
     errors += validate_pod_annotation_updates(new, old)
     for wire_name, new_list, old_list in (
@@ -60,7 +60,7 @@ def validate_pod_update(new: Pod, old: Pod, options: PodValidationOptions = API_
 def validate_ephemeral_containers_update(
     new: Pod, old: Pod, options: PodValidationOptions = API_POD
 ) -> tuple[FieldError, ...]:
-    """A write to the `ephemeralcontainers` subresource: containers may be added and nothing else."""
+    """Check a write to the `ephemeralcontainers` subresource, which may only add containers."""
     if MIRROR_ANNOTATION in old.metadata.annotations:
         return (forbidden(ROOT, "static pods do not support ephemeral containers"),)
     errors = list(_always(new, old, options))
@@ -77,7 +77,7 @@ def validate_ephemeral_containers_update(
 
 
 def describe_change(old: msgspec.Struct, new: msgspec.Struct) -> str:
-    """A line-by-line difference for people; clients must not read it."""
+    """Return a line-by-line difference for people; clients must not read it."""
     lines = (msgspec.json.format(msgspec.json.encode(to_builtins(item)), indent=2).decode() for item in (old, new))
     before, after = (text.splitlines() for text in lines)
     return "\n".join(line for line in difflib.ndiff(before, after) if line[:1] in "+-")
@@ -164,7 +164,7 @@ def _node_affinity(affinity: Affinity | None) -> NodeAffinity | None:
 
 
 def _put_back(new: Affinity | None, old: Affinity | None) -> Affinity | None:
-    """The new affinity with the old node affinity; None where it then says nothing, as the old one did."""
+    """Return the new affinity with the old node affinity; None where it then says nothing, as the old one did."""
     node = _node_affinity(old)
     if new is None:
         return None if node is None else Affinity(node_affinity=node)

@@ -8,7 +8,7 @@ from klet.api.validation.fieldpath import FieldPath
 
 
 def containers_with_paths(spec: PodSpec, path: FieldPath) -> Iterator[tuple[Container | EphemeralContainer, FieldPath]]:
-    """Init, regular and ephemeral containers, each with its field path."""
+    """Return init, regular and ephemeral containers, each with its field path."""
     for position, container in enumerate(spec.init_containers):
         yield container, path.child("initContainers").at(position)
     for position, container in enumerate(spec.containers):

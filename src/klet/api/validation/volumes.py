@@ -50,7 +50,7 @@ _HOST_PATH_TYPES: Final = (
 def validate_volumes(
     volumes: tuple[Volume, ...], meta: ObjectMeta, path: FieldPath, options: PodValidationOptions
 ) -> tuple[dict[str, Volume], tuple[FieldError, ...]]:
-    """The volumes that containers may mount by name, and the errors of all."""
+    """Return the volumes that containers may mount by name, and the errors of all."""
     usable: dict[str, Volume] = {}
     errors: list[FieldError] = []
     created = {f"{meta.name}-{volume.name}" for volume in volumes if volume.ephemeral is not None and meta.name}

@@ -69,7 +69,7 @@ def iscsi(source: ISCSIVolumeSource, path: FieldPath) -> FieldErrors:
 
 
 def validate_iscsi_volume_name(name: str, source: ISCSIVolumeSource, path: FieldPath) -> FieldErrors:
-    """The kubelet makes an interface name of the two, and its length is limited."""
+    """Check the length of the interface name that the kubelet makes of the two."""
     if len(f"{name}:{source.target_portal}") > _ISCSI_NAME_LIMIT:
         message = (
             "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters "

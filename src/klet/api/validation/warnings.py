@@ -1,7 +1,9 @@
 """Warnings about pods that are valid and yet probably wrong, sent with the answer to a create."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
+
+from msgspec import Struct
 
 from klet.api.container import Container, ContainerPort, EphemeralContainer
 from klet.api.placement import NodeSelectorTerm
@@ -10,10 +12,10 @@ from klet.api.quantity import Quantity
 from klet.api.validation import formats
 from klet.api.validation.annotations import APP_ARMOR_CONTAINER, SECCOMP_CONTAINER, SECCOMP_POD
 from klet.api.validation.fieldpath import METADATA, SPEC, FieldPath
-from klet.api.validation.overlaps import overlapping_volume_paths
 from klet.api.validation.placement import PREFERRED_TERMS, REQUIRED_TERMS
 from klet.api.validation.rendering import go_quote, render_go_struct
 from klet.api.validation.visiting import containers_with_paths
+from klet.api.volume import Volume, VolumeProjection
 
 Warnings = Iterator[str]
 
@@ -50,7 +52,7 @@ _OLD_VOLUMES: Final = (
 
 
 def warnings_for_pod_create(pod: Pod) -> tuple[str, ...]:
-    """All warnings for a new pod, with its defaults applied."""
+    """Return all warnings for a new pod, with its defaults applied."""
     return tuple(_warnings(pod))
 
 
@@ -233,3 +235,63 @@ def _affinity_selectors(spec: PodSpec) -> Warnings:
             if weighted.pod_affinity_term.label_selector is None:
                 here = path.child(PREFERRED_TERMS).at(position).child("podAffinityTerm", "labelSelector")
                 yield f"{here}: {_NULL_SELECTOR}"
+
+
+class _Target(Struct, frozen=True):
+    """Where a file goes, and which source of a projected volume wants it there."""
+
+    path: str
+    source: str = ""
+
+    def __str__(self) -> str:
+        return f"{go_quote(self.path)} ({self.source})" if self.source else go_quote(self.path)
+
+
+def overlapping_volume_paths(volume: Volume) -> Iterator[str]:
+    if (config_map := volume.config_map) is not None:
+        targets = [_Target(item.path) for item in config_map.items]
+        yield from _warn(volume, f"ConfigMap {go_quote(config_map.name)}", targets)
+    if (secret := volume.secret) is not None:
+        targets = [_Target(item.path) for item in secret.items]
+        yield from _warn(volume, f"Secret {go_quote(secret.secret_name)}", targets)
+    if volume.downward_api is not None:
+        yield from _warn(volume, "DownwardAPI", [_Target(file.path) for file in volume.downward_api.items])
+    if volume.projected is not None:
+        for source in volume.projected.sources:
+            if source == VolumeProjection():
+                yield f"volume {go_quote(volume.name)} (Projected) has no sources provided"
+        targets = [target for source in volume.projected.sources for target in _projected(source)]
+        yield from _warn(volume, "Projected", targets)
+
+
+def _warn(volume: Volume, kind: str, targets: Iterable[_Target]) -> Iterator[str]:
+    earlier: list[tuple[_Target, str]] = []
+    for target in targets:
+        folder = f"{target.path.rstrip('/')}/"
+        if folder == "/":
+            continue
+        for other, other_folder in earlier:
+            if folder.startswith(other_folder) or other_folder.startswith(folder):
+                yield f"volume {go_quote(volume.name)} ({kind}): overlapping paths: {target} with {other}"
+        earlier.append((target, folder))
+
+
+def _projected(projection: VolumeProjection) -> Iterator[_Target]:
+    if (config_map := projection.config_map) is not None and config_map.items:
+        for item in config_map.items:
+            yield _Target(item.path, f"ConfigMap {go_quote(config_map.name)}")
+    elif (secret := projection.secret) is not None and secret.items:
+        for item in secret.items:
+            yield _Target(item.path, f"Secret {go_quote(secret.name)}")
+    elif projection.downward_api is not None and projection.downward_api.items:
+        for file in projection.downward_api.items:
+            yield _Target(file.path, "DownwardAPI")
+    elif projection.service_account_token is not None:
+        yield _Target(projection.service_account_token.path, "ServiceAccountToken")
+    elif (bundle := projection.cluster_trust_bundle) is not None:
+        name = bundle.signer_name or "" if bundle.name is None else bundle.name
+        yield _Target(bundle.path, f"ClusterTrustBundle {go_quote(name)}")
+    elif (certificate := projection.pod_certificate) is not None:
+        yield _Target(certificate.certificate_chain_path, "PodCertificate chain")
+        yield _Target(certificate.key_path, "PodCertificate key")
+        yield _Target(certificate.credential_bundle_path, "PodCertificate credential bundle")

@@ -54,7 +54,7 @@ def validate_windows_options(options: WindowsSecurityContextOptions | None, path
 
 
 def validate_host_process(spec: PodSpec, path: FieldPath, options: PodValidationOptions) -> FieldErrors:
-    """Host-process containers: all or none, in the host network, if privileged ones are allowed at all."""
+    """Check host-process containers: all or none, in the host network, if privileged ones are allowed at all."""
     pod_options = spec.security_context.windows_options if spec.security_context else None
     inherited = pod_options.host_process if pod_options else None
     total = hosted = 0

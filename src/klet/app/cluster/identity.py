@@ -43,7 +43,7 @@ def open_node_identity(
 
 
 def build_identity_parts(identity: Identity, clients: ClusterClients, base: BasePorts) -> tuple[Part, ...]:
-    """Renews the credentials, and reopens every connection with new ones."""
+    """Return the parts that renew the credentials and reopen every connection with new ones."""
     transports = (clients.transport, clients.heartbeat_transport)
     return (*identity.parts, *build_identity_watch(identity, transports, _tools(base)))
 

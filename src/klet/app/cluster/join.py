@@ -24,7 +24,7 @@ from klet.certs.followers import PairUser
 from klet.config.command_line import Settings
 from klet.config.places import hide_credentials
 from klet.events.recorder import EventingRecorder
-from klet.kube.announcer import Announcer
+from klet.kube.announcer import OutageLogger
 from klet.kube.node_informers import NodeInformers, build_informers
 from klet.model.roles import Part, PodSink
 from klet.node.addresses import host_ips
@@ -73,7 +73,7 @@ async def open_cluster(
             clock=clock,
             randomness=randomness,
         )
-        announcer = Announcer(
+        announcer = OutageLogger(
             server=hide_credentials(identity.access.server),
             reaches=(clients.transport.reach, clients.heartbeat_transport.reach),
             clock=clock,

@@ -12,7 +12,7 @@ from klet.config.klet import KletConfiguration
 from klet.kube.node_informers import NodeInformers
 from klet.model.causes import CauseRecorder
 from klet.model.pods import uid_of
-from klet.model.roles import Part, PodCidrTaker
+from klet.model.roles import Part, PodCidrUpdater
 from klet.offline.keeping import Offline
 from klet.offline.kept_cluster import ClusterKeeper, FollowedCluster
 from klet.offline.outage import Outage, OutageWatch
@@ -46,7 +46,7 @@ def build_offline_parts(
     clients: ClusterClients,
     informers: NodeInformers,
     *,
-    cidrs: PodCidrTaker,
+    cidrs: PodCidrUpdater,
     statuses: StatusBoard,
     recorder: CauseRecorder,
 ) -> tuple[Part, ...]:

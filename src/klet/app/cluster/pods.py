@@ -6,8 +6,8 @@ from klet.app.wiring import Agent
 from klet.events.event_api import ApiEvents
 from klet.events.recorder import EventingRecorder, EventWriter
 from klet.kube.node_informers import NodeInformers
-from klet.model.roles import EventApi, Part, PodCidrTaker, PodSink
-from klet.offline.keeping import Offline, PatientEvents
+from klet.model.roles import EventApi, Part, PodCidrUpdater, PodSink
+from klet.offline.keeping import Offline, OfflineAwareEvents
 from klet.pods.mirror_api import ApiMirrors
 from klet.pods.mirrors import MirrorKeeper
 from klet.sources.api import ApiSource
@@ -23,7 +23,7 @@ def build_pod_parts(
     recorder: EventingRecorder,
     sink: PodSink,
     node_name: str,
-    cidrs: PodCidrTaker,
+    cidrs: PodCidrUpdater,
     offline: Offline | None = None,
 ) -> tuple[Part, ...]:
     """Build the parts that follow the pods of an API server. The informers are parts of their own."""
@@ -31,7 +31,7 @@ def build_pod_parts(
     event_api: EventApi = ApiEvents(client=clients.events)
     offline_parts: tuple[Part, ...] = ()
     if offline is not None:
-        event_api = PatientEvents(inner=event_api, outage=offline.outage)
+        event_api = OfflineAwareEvents(inner=event_api, outage=offline.outage)
         sink = keeper = offline.keep_pods(sink)
         more = build_offline_parts(offline, clients, informers, cidrs=cidrs, statuses=agent.statuses, recorder=recorder)
         offline_parts = (keeper, *more)

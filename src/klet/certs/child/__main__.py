@@ -10,9 +10,8 @@ from typing import assert_never
 import msgspec
 from cryptography.exceptions import UnsupportedAlgorithm
 
-from klet.certs.child.describe import describe
 from klet.certs.child.issue import make_authority, make_self_signed, make_signing_request, sign_leaf, sign_request
-from klet.certs.child.loading import Refused
+from klet.certs.child.loading import Refused, describe
 from klet.certs.messages import (
     REQUEST_LIMIT,
     Answer,

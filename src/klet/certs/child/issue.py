@@ -1,6 +1,7 @@
 """Makes keys, signing requests and certificates.
 
-The self-signed pair is what upstream's GenerateSelfSignedCertKey makes; keys have the PEM types upstream writes.
+The self-signed pair is what upstream's GenerateSelfSignedCertKey makes; keys have the PEM types upstream writes. What a
+node may ask a cluster's authority for follows upstream's rules of the two kubelet signers.
 """
 
 from datetime import datetime, timedelta
@@ -18,14 +19,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 from msgspec import Struct
 
-from klet.certs.child.asked import read_node_request
 from klet.certs.child.loading import (
     Refused,
     SigningKey,
     belongs_to,
+    is_authority,
     key_algorithm,
     load_certificates,
     load_signing_key,
+    parse,
     public_bytes,
     read_file,
 )
@@ -55,6 +57,8 @@ _EXTENDED_USAGES: Final = {
     Purpose.SERVER: ExtendedKeyUsageOID.SERVER_AUTH,
     Purpose.CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH,
 }
+_NODE_PREFIX: Final = "system:node:"
+_NODES: Final = ("system:nodes",)
 
 
 class _Issuer(Struct, frozen=True, kw_only=True):
@@ -147,13 +151,6 @@ def _load_authority(request: SignLeaf | SignRequest) -> tuple[x509.Certificate, 
         rule = f"{path}: the authority ended at {certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
         raise Refused(RefusalReason.EXPIRED, rule)
     return certificate, key
-
-
-def is_authority(certificate: x509.Certificate) -> bool:
-    try:
-        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except x509.ExtensionNotFound:
-        return False
 
 
 def _authority(common_name: str, key: SigningKey, *, start: datetime, end: datetime) -> x509.Certificate:
@@ -265,5 +262,40 @@ def _pem(certificate: x509.Certificate) -> str:
 
 
 def _key_pem(key: SigningKey) -> str:
-    """`RSA PRIVATE KEY` or `EC PRIVATE KEY`."""
+    """Return `RSA PRIVATE KEY` or `EC PRIVATE KEY`."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
+
+
+def read_node_request(text: str, purpose: Purpose) -> tuple[Template, CertificatePublicKeyTypes]:
+    """Return whom a signing request names and its key. Raises Refused for one that no node may make."""
+    request = parse("request", "signing request", lambda: x509.load_pem_x509_csr(text.encode()))
+    if not request.is_signature_valid:
+        raise Refused(RefusalReason.DAMAGED, "request: the signature is not that of its key")
+    template = _template(request)
+    if template.organizations != _NODES:
+        raise Refused(RefusalReason.BAD_VALUE, "request: organization must be exactly system:nodes")
+    if not template.common_name.startswith(_NODE_PREFIX):
+        raise Refused(RefusalReason.BAD_VALUE, f"request: common name must begin with {_NODE_PREFIX}")
+    has_names = bool(template.dns_names or template.ips)
+    if purpose is Purpose.CLIENT and has_names:
+        raise Refused(RefusalReason.BAD_VALUE, "request: a client certificate has no DNS names and addresses")
+    if purpose is Purpose.SERVER and not has_names:
+        raise Refused(RefusalReason.BAD_VALUE, "request: at least one DNS name or IP address is required")
+    return template, request.public_key()
+
+
+def _template(request: x509.CertificateSigningRequest) -> Template:
+    try:
+        names = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        names = x509.SubjectAlternativeName([])
+    if len(names) != len(kept := [each for each in names if isinstance(each, x509.DNSName | x509.IPAddress)]):
+        raise Refused(RefusalReason.BAD_VALUE, "request: only DNS names and IP addresses may be named")
+    return Template(
+        common_name=next((str(each.value) for each in request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)), ""),
+        organizations=tuple(
+            str(each.value) for each in request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+        ),
+        dns_names=tuple(each.value for each in kept if isinstance(each, x509.DNSName)),
+        ips=tuple(str(each.value) for each in kept if isinstance(each, x509.IPAddress)),
+    )

@@ -42,7 +42,7 @@ def _is_there(files: AuthorityFiles) -> bool:
 
 
 def _write(files: AuthorityFiles, pair: Pair) -> None:
-    """The certificate comes last: where it is, the key belongs to it."""
+    """Write the pair, the certificate last: where it is, the key belongs to it."""
     files.key_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     files.certificate_file.unlink(missing_ok=True)
     write_atomic(files.key_file, pair.key.encode(), mode=_KEY_MODE)

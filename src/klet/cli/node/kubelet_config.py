@@ -1,16 +1,23 @@
-"""The KubeletConfiguration of a `klet up` node: safe defaults, private paths, and the kernel left alone."""
+"""The configuration files of a `klet up` node: safe defaults, private paths, and the kernel left alone.
+
+The machine has other users, and the node may be removed again. KletConfiguration names a runtime class for each
+runtime that the machine has.
+"""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 
 from klet.cli.node.identities import authority_files
 from klet.cli.node.paths import NodeNames, NodePaths
 from klet.cli.node.record import NodeRecord
+from klet.config.klet import API_VERSION, KIND
 
 POD_PIDS_LIMIT = 4096
 RESOLV_CONF = "/etc/resolv.conf"
 SYSTEMD_RESOLV_CONF = "/run/systemd/resolve/resolv.conf"
+RUNC = "runc"
+CRUN = "crun"
 
 
 def build_kubelet_configuration(*, paths: NodePaths, names: NodeNames, record: NodeRecord, resolv_conf: str) -> str:
@@ -65,3 +72,13 @@ def _is_loopback(server: str) -> bool:
         return ip_address(server.partition("%")[0]).is_loopback
     except ValueError:
         return False
+
+
+def build_klet_configuration(*, handlers: Iterable[str]) -> str:
+    """Return the file as text: JSON, which is YAML too. Each class has the name of its handler."""
+    classes = [
+        {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": handler}, "handler": handler}
+        for handler in handlers
+    ]
+    fields = {"apiVersion": API_VERSION, "kind": KIND, "leaveKernelTunables": True, "runtimeClasses": classes}
+    return json.dumps(fields, indent=2) + "\n"

@@ -12,8 +12,7 @@ from msgspec import Struct
 
 from klet.cli.node.host_ledger import HostBefore
 from klet.cli.node.iptables import parse_save, shared_chains
-from klet.cli.node.klet_config import CRUN
-from klet.cli.node.kubelet_config import RESOLV_CONF, SYSTEMD_RESOLV_CONF, choose_resolv_conf
+from klet.cli.node.kubelet_config import CRUN, RESOLV_CONF, SYSTEMD_RESOLV_CONF, choose_resolv_conf
 from klet.cli.node.node import NodeError
 from klet.cli.node.own_images import is_static_executable
 from klet.cli.node.packages import SYSTEM_PATH, choose_cni_directory, find_programs

@@ -138,7 +138,7 @@ class NodeNames(Struct, frozen=True):
 
 
 def node_paths(state: Path) -> NodePaths:
-    """The default state directory has its short-lived files under /run; any other keeps them to itself."""
+    """Return the paths. The default state directory has short-lived files under /run; any other keeps them itself."""
     return NodePaths(state=state, run=DEFAULT_RUN if state == DEFAULT_STATE else state / "run")
 
 

@@ -1,21 +1,23 @@
 """Makes this machine a node, step by step: packages, configuration, containerd, images, the agent.
 
-Each step looks first and does only what is missing, so that running it again is cheap and changes nothing.
+Each step looks first and does only what is missing, so that running it again is cheap and changes nothing. A containerd
+that came up without its CRI is started once more, and then explained.
 """
 
 import hashlib
 import os
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 from klet.aio.clock import Clock
 from klet.certs.maker import CertificateMaker
-from klet.cli.node.daemons import AGENT, agent_service, containerd_service, daemon, run_services
+from klet.cli.node.daemons import AGENT, CONTAINERD, agent_service, containerd_service, daemon, run_services
 from klet.cli.node.host_ledger import HostLedger
 from klet.cli.node.identities import ensure_identities
-from klet.cli.node.klet_config import CRUN, RUNC, build_klet_configuration
-from klet.cli.node.kubelet_config import build_kubelet_configuration
+from klet.cli.node.kubelet_config import CRUN, RUNC, build_klet_configuration, build_kubelet_configuration
 from klet.cli.node.machine import (
     SYSCTL,
     Programs,
@@ -27,15 +29,16 @@ from klet.cli.node.machine import (
     resolv_conf,
     which,
 )
-from klet.cli.node.node import LocalNode, NodeError
+from klet.cli.node.node import LocalNode, NodeError, last_lines
 from klet.cli.node.own_images import build_own_images, import_missing
 from klet.cli.node.packages import Install, Missing, Ready, install_commands, plan_packages
+from klet.cli.node.processes import stop
 from klet.cli.node.record import NodeRecord, choose_ports, read_record, write_record
-from klet.cli.node.runtime_wait import until_runtime_ready
 from klet.cli.node.services import NodeService
 from klet.cli.node.subnet import choose_subnet, parse_ipv4_routes
 from klet.cli.progress import CommandProgress
-from klet.cri.client import connect
+from klet.cri.client import CriClient, connect
+from klet.cri.errors import Code, CriError
 from klet.host.cni import build_cni_list
 from klet.host.containerd_config import ContainerdSettings, build_containerd_config
 from klet.host.containerd_probe import find_snapshotter, has_capability
@@ -44,12 +47,17 @@ from klet.host.machine.reader import MachineReader
 from klet.host.processes import run_process
 from klet.host.procfs import CAP_SYS_RESOURCE
 from klet.version import __version__
+from klet.wire import cri_v1_pb2 as pb
 
 INSTALL_DEADLINE = timedelta(minutes=10)
 CALL_DEADLINE = timedelta(seconds=10)
 
 IPV4_FORWARDING = "net/ipv4/ip_forward"
 IPV6_FORWARDING = "net/ipv6/conf/all/forwarding"
+RUNTIME_DEADLINE: Final = timedelta(seconds=60)
+STOP_GRACE: Final = timedelta(seconds=20)
+POLL: Final = timedelta(milliseconds=50)
+LOG_END: Final = 1 << 20
 
 
 class NodePreparation:
@@ -190,12 +198,12 @@ class NodePreparation:
         return agent_service(self._node, revision=_revision(configuration + own + __version__))
 
     def _without_new_agent(self, containerd: NodeService, agent: NodeService) -> Sequence[NodeService]:
-        """A new agent waits for the images; one that runs goes on while containerd is looked after."""
+        """Return the services without an agent that is new and has to wait for the images; one that runs stays."""
         return (containerd,) if daemon(self._node, AGENT) is None else (containerd, agent)
 
 
 def _more_runtimes(programs: Programs) -> dict[str, str]:
-    """Binaries by handler, besides runc."""
+    """Return binaries by handler, besides runc."""
     return {} if programs.crun is None else {CRUN: str(programs.crun)}
 
 
@@ -206,3 +214,67 @@ def _write_if_changed(path: Path, text: str) -> None:
 
 def _revision(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+async def until_runtime_ready(node: LocalNode, *, clock: Clock) -> str:
+    """Wait until containerd answers and its network is ready; returns what it calls itself."""
+    began = clock.monotonic()
+    was_restarted = False
+    log = node.paths.logs / "containerd.log"
+    while True:
+        try:
+            async with connect(runtime_endpoint=str(node.paths.containerd_socket), timeout=CALL_DEADLINE) as cri:
+                problem = await _runtime_problem(cri)
+                if not problem:
+                    version = await cri.version(pb.VersionRequest())
+                    return f"{version.runtime_name} {version.runtime_version}"
+        except CriError as error:
+            problem = str(error)
+            # containerd loads its plugins before it listens: one that is not there now never will be.
+            if error.code is Code.UNIMPLEMENTED:
+                if was_restarted:
+                    why = (
+                        find_plugin_error(_end_of(node)) or f"{log} does not say why; it ends with:\n{last_lines(log)}"
+                    )
+                    raise NodeError(f"containerd runs without its CRI plugin: {why} (log: {log})") from error
+                was_restarted = True
+                await _restart(node, clock=clock)
+        if clock.monotonic() - began > RUNTIME_DEADLINE.total_seconds():
+            raise NodeError(f"containerd is not ready: {problem}; {log} ends with:\n{last_lines(log)}")
+        await clock.sleep(POLL)
+
+
+def find_plugin_error(log: str) -> str | None:
+    """Return why containerd could not load its CRI plugin, from the newest such line of its log; None without one."""
+    found = _FAILED.findall(log)
+    if found:
+        return str(found[-1]).replace('\\"', '"')
+    return "its configuration disables it" if _SKIPPED.search(log) else None
+
+
+_CRI_PLUGIN: Final = r"io\.containerd\.(?:grpc\.v1\.cri|cri\.v1\.\w+)"
+_FAILED: Final = re.compile(rf'msg="failed to load plugin[^=]*{_CRI_PLUGIN}[^=]*" error="((?:[^"\\]|\\.)*)"')
+_SKIPPED: Final = re.compile(rf'msg="skip(?:ping)? loading plugin[^=]*{_CRI_PLUGIN}')
+
+
+async def _restart(node: LocalNode, *, clock: Clock) -> None:
+    """End containerd, so that its supervisor starts it again: what kept the plugin away may be over. Pods live on."""
+    process = daemon(node, CONTAINERD)
+    if process is not None:
+        await stop(process, grace=STOP_GRACE, clock=clock)
+
+
+def _end_of(node: LocalNode) -> str:
+    try:
+        with open(node.paths.logs / "containerd.log", "rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - LOG_END))
+            return file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+async def _runtime_problem(cri: CriClient) -> str:
+    answer = await cri.status(pb.StatusRequest())
+    problems = [f"{c.type} is false: {c.reason} {c.message}" for c in answer.status.conditions if not c.status]
+    return "; ".join(problems)

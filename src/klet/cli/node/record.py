@@ -42,7 +42,7 @@ def write_record(path: Path, record: NodeRecord) -> None:
 def choose_ports(
     port: int, healthz_port: int, *, is_free: Mapping[int, bool], is_default: bool
 ) -> tuple[int, int] | None:
-    """The node's two ports. The default node takes upstream's or none; another may move on to the next free pair."""
+    """Return the node's two ports. The default node has upstream's or none; another may take the next free pair."""
     if is_free.get(port) and is_free.get(healthz_port):
         return port, healthz_port
     if is_default:

@@ -13,7 +13,7 @@ IPV6_PREFIX = 64
 
 
 def choose_subnet(routes: Sequence[IPv4Network], *, tag: str) -> IPv4Network | None:
-    """The first free /24, beginning at a place of the node's own, so that two nodes that start together differ."""
+    """Return the first free /24 after one that depends on the node, so that two nodes that start together differ."""
     return _first_free(_ipv4_candidates(tag), routes)
 
 

@@ -209,7 +209,7 @@ async def supervise(services: Path, pids: Path) -> int:
 
 @contextlib.contextmanager
 def sole_supervisor(pids: Path) -> Iterator[bool]:
-    """Two commands in a row may both have started one; the directory is the lock, which a killed one does not hold."""
+    """Lock the directory: two commands in a row may both have started a supervisor. A killed one holds no lock."""
     descriptor = os.open(pids, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:

@@ -4,7 +4,13 @@ It works from what it finds, not from what should be there: daemons may have bee
 short, and a second `klet down` finds nothing to do.
 """
 
+import asyncio
 import contextlib
+import hashlib
+import re
+import signal
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,18 +20,10 @@ from klet.cli.node import links
 from klet.cli.node.daemons import AGENT, CONTAINERD, daemon, run_services, stop_daemon
 from klet.cli.node.host_ledger import HostBefore, HostLedger
 from klet.cli.node.iptables import SHARED_CHAINS, container_chains, parse_save, plan_cleanup
-from klet.cli.node.leftovers import (
-    CNI_RESULTS,
-    bandwidth_links,
-    cni_results,
-    kill_shims,
-    known_sandboxes,
-    remove_empty,
-    shim_sockets,
-)
 from klet.cli.node.machine import COMMAND_DEADLINE, IPTABLES_SAVE, SYSCTL, which
 from klet.cli.node.node import LocalNode, NodeError
 from klet.cli.node.pod_removal import remove_pods
+from klet.cli.node.processes import processes_with_argument, send_signal, wait_for_exit
 from klet.cli.node.services import NodeService, read_services
 from klet.cli.node.supervisor import OWN_NAME
 from klet.cli.progress import CommandProgress
@@ -42,6 +40,12 @@ from klet.host.mountinfo import is_bound_on_itself
 from klet.host.mounts import list_mounts, unmount, unmount_tree
 from klet.host.processes import run_process
 
+SHIM = "containerd-shim-runc-v2"
+TASKS = "io.containerd.runtime.v2.task"
+SANDBOXES = "io.containerd.grpc.v1.cri/sandboxes"
+SHIM_DEADLINE = 5
+CNI_RESULTS = Path("/var/lib/cni/results")
+_LEASE = re.compile(r"[0-9a-f]*[.:][0-9a-f.:]*")
 CALL_DEADLINE = timedelta(seconds=30)
 RUNTIME_DEADLINE = timedelta(seconds=15)
 POLL = timedelta(milliseconds=50)
@@ -207,7 +211,7 @@ def _services(path: Path) -> list[NodeService]:
 
 
 def _hierarchies() -> list[Hierarchy]:
-    """All that hold cgroups of pods. On a hybrid host runc also makes them in version 2, beside those that count."""
+    """Return all that hold cgroups of pods. On a hybrid host runc also makes some in version 2."""
     layout = detect_layout(list_mounts())
     if layout is None:
         return []
@@ -215,3 +219,56 @@ def _hierarchies() -> list[Hierarchy]:
     if layout.mode is CgroupMode.HYBRID and layout.unified is not None:
         hierarchies.append(V2Hierarchy(root=layout.unified, hugepage_sizes=()))
     return hierarchies
+
+
+async def kill_shims(address: str) -> None:
+    """End the shims of the containerd at this address; their containers are dead already."""
+    shims = processes_with_argument("-address", address, program=SHIM)
+    for shim in shims:
+        send_signal(shim, signal.SIGKILL)
+    async with asyncio.timeout(SHIM_DEADLINE):
+        for shim in shims:
+            await wait_for_exit(shim)
+
+
+def shim_sockets(containerd_state: Path) -> list[Path]:
+    """Return the sockets of shims, which containerd keeps outside of its own directories; each task notes its own."""
+    sockets = []
+    for note in (containerd_state / TASKS).glob("*/*/address"):
+        address = note.read_text().removeprefix("unix://")
+        if address.startswith("/run/containerd/s/"):
+            sockets.append(Path(address))
+    return sockets
+
+
+def known_sandboxes(containerd_state: Path, leases: Path) -> list[str]:
+    """Return the sandboxes that left something on the disk."""
+    directory = containerd_state / SANDBOXES
+    kept = [entry.name for entry in directory.iterdir()] if directory.is_dir() else []
+    return sorted({*kept, *leased_containers(leases)})
+
+
+def leased_containers(leases: Path) -> list[str]:
+    """Return the sandboxes that hold an address of the network."""
+    files = leases.iterdir() if leases.is_dir() else ()
+    # Beside one file for each address there are a lock and the last address that was given out.
+    return [lease.read_text().split()[0] for lease in files if _LEASE.fullmatch(lease.name)]
+
+
+def cni_results(network: str, containers: Collection[str]) -> list[Path]:
+    """Return what libcni noted about sandboxes of the network, in a directory that all networks share."""
+    notes = [CNI_RESULTS / f"cni-loopback-{container}-lo" for container in containers]
+    return notes + [CNI_RESULTS / f"{network}-{container}-eth0" for container in containers]
+
+
+def bandwidth_links(network: str, containers: Iterable[str]) -> list[str]:
+    """Return the interfaces that the bandwidth plugin made for sandboxes of the network; their names are a hash."""
+    ours = {f"bwp{hashlib.sha512((network + container).encode()).hexdigest()[:12]}" for container in containers}
+    return [name for name in links.names("bwp") if name in ours]
+
+
+def remove_empty(directories: Iterable[Path]) -> None:
+    """Remove directories that hold nothing any more; others use the rest."""
+    for directory in directories:
+        with suppress(OSError):
+            directory.rmdir()

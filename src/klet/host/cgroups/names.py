@@ -42,11 +42,11 @@ class CgroupName(Struct, frozen=True):
         return self.components[-1] if self.components else ""
 
     def quoted(self) -> str:
-        """Go's %q of the component list, which upstream's messages hold."""
+        """Return Go's %q of the component list, which upstream's messages hold."""
         return f"[{' '.join(_go_quote(component) for component in self.components)}]"
 
     def __str__(self) -> str:
-        """Go's %v of the component list, which upstream's messages hold."""
+        """Return Go's %v of the component list, which upstream's messages hold."""
         return f"[{' '.join(self.components)}]"
 
 
@@ -101,7 +101,7 @@ def parse_systemd(path: str) -> CgroupName:
 
 
 def expand_slice(unit: str) -> str:
-    """`a-b.slice` lies in `/a.slice/a-b.slice`: systemd's rule."""
+    """Return the path of a slice by systemd's rule: `a-b.slice` lies in `/a.slice/a-b.slice`."""
     if unit == ROOT_SLICE:
         return "/"
     parts = unit.removesuffix(SLICE).split("-")

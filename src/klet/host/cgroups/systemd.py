@@ -142,7 +142,7 @@ def slice_properties(unit: str, parent: str) -> tuple[UnitProperty, ...]:
 
 
 def round_quota(resources: CgroupResources) -> CgroupResources:
-    """CPU time per second is kept by systemd in steps of 10 ms: round up, and write the same to the file."""
+    """Round CPU time per second up to systemd's steps of 10 ms; the same is written to the file."""
     quota = resources.cpu_quota
     if quota is None or quota <= 0:
         return resources

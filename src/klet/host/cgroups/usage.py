@@ -95,7 +95,7 @@ def build_memory_v2(
 
 
 def build_memory_v1(stat: Mapping[str, int], *, usage: int, limit: int, hierarchical: bool = True) -> CgroupMemoryUsage:
-    """Page faults are the cgroup's own, not its children's, as cAdvisor has it."""
+    """Build the usage. Page faults are the cgroup's own, not its children's, as cAdvisor has it."""
     prefix = "total_" if hierarchical else ""
     return CgroupMemoryUsage(
         usage=usage,

@@ -36,7 +36,7 @@ class V2Hierarchy:
 
     @cached_property
     def controllers(self) -> tuple[str, ...]:
-        """The controllers of the root, which do not change while the kernel runs."""
+        """Return the controllers of the root, which do not change while the kernel runs."""
         return tuple(read_text(self._root / "cgroup.controllers").split())
 
     def check(self, path: str) -> str:
@@ -115,7 +115,7 @@ class V2Hierarchy:
         return tree.collect_pids(tree.inside(self._root, path))
 
     def kill(self, path: str) -> bool:
-        """`cgroup.kill` is there since Linux 5.14 and races with no fork."""
+        """Kill through `cgroup.kill`, which is there since Linux 5.14 and races with no fork."""
         directory = tree.inside(self._root, path)
         try:
             write_text(directory / "cgroup.kill", "1")

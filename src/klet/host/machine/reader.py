@@ -18,7 +18,7 @@ from klet.host.errors import FileError, FileMissing, MalformedFile
 from klet.host.files import list_names, read_text
 from klet.host.machine.info import Cpu, MachineInfo, SystemVersions, go_architecture
 from klet.host.machine.usage import UsageReader
-from klet.host.procfs import parse_colons, parse_number, quote
+from klet.host.procfs import parse_number, quote
 
 _NODE: Final = re.compile(r"node([0-9]{1,5})")
 _CPU: Final = re.compile(r"cpu([0-9]{1,5})")
@@ -94,10 +94,6 @@ class MachineReader:
     def online_cpus(self) -> frozenset[int]:
         return parse_cpu_list(self._list(f"{_CPUS}/online"))
 
-    def cpu_models(self) -> tuple[str, ...]:
-        """Return the CPU models. Not among the facts: to answer, the kernel asks each CPU for its frequency."""
-        return parse_cpu_models(read_text(self._root / "proc/cpuinfo"))
-
     def hugepages(self) -> dict[int, int]:
         """Return how many huge pages there are of each size in bytes."""
         directory = self._hugepages
@@ -120,7 +116,7 @@ class MachineReader:
         )
 
     def thermal_paths(self) -> tuple[str, ...]:
-        """`thermal_throttle` of each CPU that has it, in the order of the CPUs, as containers would see it."""
+        """Return `thermal_throttle` of each CPU that has it, in the order of the CPUs, as containers would see it."""
         names = list_names(self._root / _CPUS)
         numbers = sorted(int(match[1]) for name in names if (match := _CPU.fullmatch(name)))
         paths = (f"{_CPUS}/cpu{number}/{_THERMAL}" for number in numbers)
@@ -184,7 +180,7 @@ def host_architecture() -> str:
 
 
 def parse_os_release(text: str) -> dict[str, str]:
-    """Shell-like assignments, as os-release(5) has them."""
+    """Parse shell-like assignments, as os-release(5) has them."""
     values: dict[str, str] = {}
     for line in text.splitlines():
         name, equals, value = line.strip().partition("=")
@@ -194,12 +190,6 @@ def parse_os_release(text: str) -> dict[str, str]:
             except ValueError as error:
                 raise MalformedFile(f"os-release line {quote(line)}: {error}") from error
     return values
-
-
-def parse_cpu_models(cpuinfo: str) -> tuple[str, ...]:
-    """Return the model name of each processor; empty names where the architecture gives none."""
-    blocks = (parse_colons(block) for block in cpuinfo.split("\n\n"))
-    return tuple(block.get("model name", "") for block in blocks if "processor" in block)
 
 
 def _or_nothing(read: Callable[[], str]) -> str:

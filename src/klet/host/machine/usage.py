@@ -1,7 +1,6 @@
 """Measurements of the machine, which change from one second to the next: never cached, and apart from its facts."""
 
-import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -34,16 +33,6 @@ class SwapUsage(Struct, frozen=True):
     used: int
 
 
-class LoadAverage(Struct, frozen=True):
-    """The load over 1, 5 and 15 minutes, and how many threads run of how many."""
-
-    one: float
-    five: float
-    fifteen: float
-    running: int
-    threads: int
-
-
 class UsageReader:
     """Measures the machine whose /proc is below `root`. Its files are in memory: it blocks for microseconds only."""
 
@@ -61,21 +50,12 @@ class UsageReader:
         """Return when the machine started, by the clock of today: it moves when the clock is set."""
         return parse_boot_time(self._read("stat"))
 
-    def uptime(self) -> timedelta:
-        return parse_uptime(self._read("uptime"))
-
-    def load_average(self) -> LoadAverage:
-        return parse_load_average(self._read("loadavg"))
-
-    def max_pid(self) -> int:
-        return parse_number(self._read("sys/kernel/pid_max"), "pid_max")
-
     def _read(self, name: str) -> str:
         return read_text(self._proc / name, limit=_LONGEST_FILE)
 
 
 def parse_meminfo(text: str) -> MemoryUsage:
-    """MemAvailable is missing before Linux 3.14; then free memory is what is known to be available."""
+    """Parse the file. Before Linux 3.14 MemAvailable is missing; then free memory is what is known to be available."""
     fields = parse_colons(text)
     total, free = parse_kib(fields, "MemTotal", "meminfo"), parse_kib(fields, "MemFree", "meminfo")
     return MemoryUsage(
@@ -97,25 +77,6 @@ def parse_boot_time(stat: str) -> datetime:
                 raise MalformedFile("btime of /proc/stat is after the year 9999")
             return datetime.fromtimestamp(seconds, UTC)
     raise MalformedFile("/proc/stat has no line `btime <seconds>`")
-
-
-def parse_uptime(text: str) -> timedelta:
-    try:
-        seconds = float(text.partition(" ")[0])
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < _LATEST:
-        raise MalformedFile(f"uptime {quote(text)} does not begin with a number of seconds")
-    return timedelta(seconds=seconds)
-
-
-def parse_load_average(text: str) -> LoadAverage:
-    try:
-        one, five, fifteen, tasks, _ = text.split()
-        running, _, threads = tasks.partition("/")
-        return LoadAverage(float(one), float(five), float(fifteen), int(running), int(threads))
-    except ValueError:
-        raise MalformedFile(f"loadavg {quote(text)} is not `1m 5m 15m running/threads pid`") from None
 
 
 def parse_swaps(text: str) -> tuple[SwapUsage, ...]:

@@ -41,7 +41,7 @@ class PodMappingFiles:
 
 
 def _read(pods: Path, uid: PodUID) -> bytes | None:
-    """Containers with a hostPath may write there: no link is followed, and no pipe is waited for."""
+    """Read without following links or waiting for pipes: containers with a hostPath may write there."""
     try:
         return read_end(pods, uid, MAPPINGS_FILE, limit=_LONGEST_MAPPINGS)
     except FileMissing:

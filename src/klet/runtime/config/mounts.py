@@ -59,7 +59,7 @@ def build_mounts(
     *,
     environment: Mapping[str, str],
 ) -> list[cri.Mount]:
-    """Volumes in the order of the spec, then the hosts file, then the termination log."""
+    """Return volumes in the order of the spec, then the hosts file, then the termination log."""
     mounts = [
         _mount(pod, container, index, mount, inputs, environment) for index, mount in enumerate(container.volume_mounts)
     ]

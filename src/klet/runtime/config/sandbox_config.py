@@ -81,7 +81,7 @@ def hostname_of(pod: Pod, *, cluster_domain: str) -> str:
 
 
 def hostname_and_domain(pod: Pod, *, cluster_domain: str) -> tuple[str, str]:
-    """Short host name, and the domain if the pod has a subdomain."""
+    """Return the short host name, and the domain if the pod has a subdomain."""
     spec = pod.spec
     if spec.hostname_override is not None:
         _check("HostnameOverride", spec.hostname_override, "DNS subdomain", formats.dns_subdomain)
@@ -106,7 +106,7 @@ def _shortened(name: str) -> str:
 
 
 def port_mappings(pod: Pod) -> list[cri.PortMapping]:
-    """Ports of the regular containers; a name repeated within a container counts once."""
+    """Return ports of the regular containers; a name repeated within a container counts once."""
     mappings = []
     for container in pod.spec.containers:
         seen: set[str] = set()

@@ -1,10 +1,11 @@
 """A container's environment: values in order, references, and `$(NAME)` expansion (makeEnvironmentVariables). Pure.
 
-What has to be read first comes in as inputs. A failed read is an input too: it counts only where it is referred to.
+What has to be read first comes in as inputs. A failed read is an input too: it counts only where it is referred to. The
+variables by which containers find services are those of upstream's `envvars.FromServices`.
 """
 
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec import Struct, field
@@ -20,7 +21,7 @@ from klet.api.container import (
 )
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
-from klet.api.service import Service
+from klet.api.service import Service, ServicePort
 from klet.errors import KletError
 from klet.model.allocation import PodAllocation
 from klet.model.expansion import MOST_EXPANDED, ExpansionError, expand
@@ -29,10 +30,11 @@ from klet.model.objects import ObjectMissing
 from klet.model.pods import is_static
 from klet.runtime.environment.downward import field_value, resource_value
 from klet.runtime.environment.env_files import EnvFile, EnvFileError
-from klet.runtime.environment.service_env import build_service_environment
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
 
 T = TypeVar("T")
+MASTER_NAMESPACE = "default"
+MASTER_NAME = "kubernetes"
 
 
 class EnvironmentInputs(Struct, frozen=True, kw_only=True):
@@ -158,9 +160,57 @@ def _look_up(objects: Mapping[str, T | KletError], name: str, *, optional: bool 
 
 
 def _text(value: bytes) -> str:
-    """Secrets need not be text: what is not keeps its bytes until they are sent."""
+    """Decode a value. Secrets need not be text: what is not keeps its bytes until they are sent."""
     return value.decode(errors="surrogateescape")
 
 
 def _error(message: str) -> StartError:
     return StartError(CREATE_CONFIG_ERROR, message)
+
+
+def build_service_environment(services: Iterable[Service], *, namespace: str, with_links: bool) -> dict[str, str]:
+    """Return variables of the API server's service, and with links those of every service in the pod's namespace."""
+    chosen: dict[str, Service] = {}
+    for service in services:
+        if not service.spec.cluster_ip or service.spec.cluster_ip == "None":
+            continue
+        name, home = service.metadata.name, service.metadata.namespace
+        if home == namespace and with_links:
+            chosen[name] = service
+        elif (home, name) == (MASTER_NAMESPACE, MASTER_NAME):
+            chosen.setdefault(name, service)
+    variables: dict[str, str] = {}
+    for service in chosen.values():
+        variables.update(_variables(service))
+    return variables
+
+
+def _variables(service: Service) -> dict[str, str]:
+    name = _name(service.metadata.name)
+    address = service.spec.cluster_ip
+    variables = {f"{name}_SERVICE_HOST": address}
+    if not service.spec.ports:
+        return variables
+    first = service.spec.ports[0]
+    variables[f"{name}_SERVICE_PORT"] = str(first.port)
+    for port in service.spec.ports:
+        if port.name:
+            variables[f"{name}_SERVICE_PORT_{_name(port.name)}"] = str(port.port)
+    variables[f"{name}_PORT"] = _url(address, first)
+    for port in service.spec.ports:
+        protocol = port.protocol or "TCP"
+        prefix = f"{name}_PORT_{port.port}_{protocol.upper()}"
+        variables[prefix] = _url(address, port)
+        variables[f"{prefix}_PROTO"] = protocol.lower()
+        variables[f"{prefix}_PORT"] = str(port.port)
+        variables[f"{prefix}_ADDR"] = address
+    return variables
+
+
+def _url(address: str, port: ServicePort) -> str:
+    host = f"[{address}]" if ":" in address else address
+    return f"{(port.protocol or 'TCP').lower()}://{host}:{port.port}"
+
+
+def _name(name: str) -> str:
+    return name.replace("-", "_").upper()

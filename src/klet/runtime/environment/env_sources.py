@@ -63,7 +63,7 @@ class NoObjects:
         return ()
 
     async def until_read(self) -> None:
-        """There is nothing to read."""
+        """Return at once: there is nothing to read."""
 
 
 class VolumeFiles:

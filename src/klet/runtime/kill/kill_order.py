@@ -1,6 +1,7 @@
-"""In which order the containers of a pod end when it has sidecars (terminationOrdering).
+"""When the containers of a pod end: in which order, and how long each gets.
 
-Sidecars serve the others, so they outlive them: each waits for the regular containers and for the sidecar after it.
+Sidecars serve the others, so they outlive them: each waits for the regular containers and for the sidecar after it
+(terminationOrdering). The grace period comes from deletion, override, probe and pod (setTerminationGracePeriod).
 """
 
 import asyncio
@@ -9,9 +10,48 @@ from datetime import timedelta
 
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
+from klet.api.container import Container
 from klet.api.pod import Pod
 from klet.api.pod_resources import is_sidecar
-from klet.runtime.kill.grace import whole_seconds
+from klet.model.pods import LONGEST_GRACE
+from klet.runtime.actions import KillReason
+
+MINIMUM_GRACE = 2
+"""Seconds. The runtime never gets less: a container must have the chance to handle its signal."""
+
+
+def base_grace(pod: Pod, container: Container | None, reason: KillReason) -> int:
+    """Return the grace period before an override, in seconds."""
+    return min(_granted(pod, container, reason), LONGEST_GRACE)
+
+
+def _granted(pod: Pod, container: Container | None, reason: KillReason) -> int:
+    if pod.metadata.deletion_grace_period_seconds is not None:
+        return pod.metadata.deletion_grace_period_seconds
+    own = pod.spec.termination_grace_period_seconds
+    if own is None:
+        return MINIMUM_GRACE
+    probe = None
+    if container is not None and reason is KillReason.STARTUP_PROBE:
+        probe = container.startup_probe
+    if container is not None and reason is KillReason.LIVENESS_PROBE:
+        probe = container.liveness_probe
+    if probe is not None and probe.termination_grace_period_seconds is not None:
+        return probe.termination_grace_period_seconds
+    return own
+
+
+def whole_seconds(elapsed: float) -> int:
+    """Return the seconds that have passed, as grace periods count them: a second that has begun does not count.
+
+    A timer may fire a hair before its time; the second it was set for has passed all the same.
+    """
+    return int(elapsed + 0.001)
+
+
+def stop_timeout(grace: int, override: int | None, *, spent: int = 0) -> int:
+    """Return the seconds for the CRI: the override if there is one, less what hooks used, never below the minimum."""
+    return max((grace if override is None else override) - spent, MINIMUM_GRACE)
 
 
 def plan_kill_order(pod: Pod, running: Collection[str]) -> dict[str, frozenset[str]]:

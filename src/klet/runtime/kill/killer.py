@@ -18,8 +18,7 @@ from klet.model.recording import DecisionRecorder
 from klet.model.runtime import ContainerRecord, PodRuntimeStatus
 from klet.runtime.actions import KillReason
 from klet.runtime.hooks import HookError, HookRunner, HookTarget, describe_handler
-from klet.runtime.kill.grace import base_grace, stop_timeout, whole_seconds
-from klet.runtime.kill.kill_order import KillTurns, plan_kill_order
+from klet.runtime.kill.kill_order import KillTurns, base_grace, plan_kill_order, stop_timeout, whole_seconds
 from klet.runtime.labels import restore_container
 from klet.wire import cri_v1_pb2 as cri
 
@@ -127,7 +126,7 @@ class PodKiller:
             Reason.PRE_STOP_HOOK,
             f"running the preStop hook ({kind}) of container {record.name}",
             measurements={"graceSeconds": granted},
-            next_step="the container is told to stop when the hook ends, or when its grace is over",
+            next_step="the container is asked to stop when the hook ends, or when its grace is over",
             parent=cause,
         )
         async with asyncio.TaskGroup() as group:
@@ -154,7 +153,7 @@ class PodKiller:
             about.record(Reason.FAILED_PRE_STOP_HOOK, "PreStopHook failed", parent=cause)
 
     async def _wait_for(self, hook: "asyncio.Task[None]", *, at_most: int) -> int:
-        """Whole seconds until the hook ended or the time was over."""
+        """Wait until the hook has ended or the time is over; return the whole seconds that took."""
         started = self._clock.monotonic()
         await first_of(_until_done(hook), self._clock.sleep(timedelta(seconds=at_most)))
         return whole_seconds(self._clock.monotonic() - started)
@@ -185,5 +184,5 @@ def _spec_of(pod: Pod, record: ContainerRecord) -> Container:
 
 
 async def _until_done(task: "asyncio.Task[None]") -> None:
-    """Cancelling this does not cancel the task."""
+    """Wait for the task; cancelling this does not cancel the task."""
     await asyncio.wait([task])

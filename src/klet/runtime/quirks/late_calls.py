@@ -87,7 +87,7 @@ class WatchedTransport:
         self._decisions.about(subject).record(Reason.RUNTIME_ANSWERED, text, parent=parent)
 
     async def _subject(self, request: object) -> FindingSubject | None:
-        """Whose call it is, as the request says or the runtime's lists, which ask no shim."""
+        """Return whose call it is, as the request says or the runtime's lists, which ask no shim."""
         match request:
             case cri.RunPodSandboxRequest():
                 return _of_metadata(request.config.metadata)

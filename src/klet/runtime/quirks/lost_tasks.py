@@ -39,7 +39,7 @@ class TaskEnder(Protocol):
     """Ends a container behind the CRI's back."""
 
     async def end(self, container_id: str) -> None:
-        """Returns when it is gone; raises CriError."""
+        """End the task, and return when it is gone; raises CriError."""
         ...
 
 

@@ -19,7 +19,7 @@ class Authorizer(Protocol):
     """Decides about one verb on one subresource of this node."""
 
     async def allows(self, user: User, verb: str, subresource: str) -> bool:
-        """Raises KubeError if the API server cannot answer, TooManyReviews if too many ask."""
+        """Decide. Raises KubeError if the API server cannot answer, TooManyReviews if too many ask."""
         ...
 
 
@@ -78,7 +78,7 @@ class AccessReviews:
 
 
 def _size(spec: SubjectAccessReviewSpec) -> int:
-    """Bytes of what a caller controls."""
+    """Return the bytes of what a caller controls."""
     texts = [spec.user, spec.uid, *spec.groups]
     for name, values in spec.extra.items():
         texts += (name, *values)

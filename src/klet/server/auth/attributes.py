@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from klet.server.endpoints import AREAS, PROXY, Right
+from klet.server.endpoints import ENDPOINT_GROUPS, PROXY, Right
 
 _VERBS: Final[Mapping[str, str]] = {
     "POST": "create",
@@ -24,7 +24,7 @@ class Attributes(Struct, frozen=True):
 
 
 def read_attributes(method: str, path: str, *, is_fine_grained: bool, streams_by_method: bool) -> Attributes:
-    """`is_fine_grained` is the gate KubeletFineGrainedAuthz; `streams_by_method` is upstream's rule for streams."""
+    """Read the attributes. `is_fine_grained`: gate KubeletFineGrainedAuthz; `streams_by_method`: upstream's rule."""
     verb = _VERBS.get(method, "")
     right = _RIGHTS.get(path.removeprefix("/").partition("/")[0], PROXY)
     if right.is_create and not streams_by_method:
@@ -34,4 +34,4 @@ def read_attributes(method: str, path: str, *, is_fine_grained: bool, streams_by
     return Attributes(verb, (right.subresource, PROXY.subresource) if is_fine_grained else (PROXY.subresource,))
 
 
-_RIGHTS: Final[Mapping[str, Right]] = {area.segments[0]: area.right for area in AREAS}
+_RIGHTS: Final[Mapping[str, Right]] = {group.segments[0]: group.right for group in ENDPOINT_GROUPS}

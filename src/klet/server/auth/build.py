@@ -1,4 +1,4 @@
-"""Builds the gate that the configuration asks for."""
+"""Builds the auth filter that the configuration asks for."""
 
 import random
 from typing import Final
@@ -10,7 +10,7 @@ from klet.config.sections import Authentication, Authorization
 from klet.errors import KletError
 from klet.server.auth.access import AccessReviews, AccessSettings, AlwaysAllow, Authorizer
 from klet.server.auth.certificates import CertificateAuthenticator, ClientAuthorities
-from klet.server.auth.gate import RequestGate
+from klet.server.auth.filter import AuthFilter
 from klet.server.auth.reviews import Retrying, Reviewer
 from klet.server.auth.tokens import TokenAuthenticator
 
@@ -32,15 +32,15 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
     """`streamsByMethod` of the KletConfiguration."""
 
 
-def build_gate(
+def build_auth_filter(
     settings: AuthSettings,
     *,
     reviewer: Reviewer | None,
     authorities: ClientAuthorities | None,
     randomness: random.Random,
     clock: Clock,
-) -> RequestGate:
-    """Raises AuthError. Without an API server there are no token and access reviews."""
+) -> AuthFilter:
+    """Build the filter. Raises AuthError. Without an API server there are no token and access reviews."""
     authentication = settings.authentication
     asks_about_tokens = authentication.webhook.enabled
     if not (asks_about_tokens or authorities is not None or authentication.anonymous.enabled):
@@ -62,7 +62,7 @@ def build_gate(
     certificates = None
     if authorities is not None:
         certificates = CertificateAuthenticator(authorities=authorities, clock=clock)
-    return RequestGate(
+    return AuthFilter(
         certificates=certificates,
         tokens=tokens,
         authorizer=_authorizer(settings, reviewer, retrying, clock),

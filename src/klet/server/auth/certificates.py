@@ -63,7 +63,7 @@ class ClientAuthorities:
         return self._current
 
     def changes(self) -> Subscription[bool]:
-        """For each change whether one of them is no longer trusted."""
+        """Subscribe to changes: whether one of the authorities is no longer trusted."""
         return self._changes.subscribe()
 
     async def load(self) -> None:
@@ -109,7 +109,7 @@ class CertificateAuthenticator:
         self._clock = clock
 
     def authenticate(self, shown: PresentedCertificate | Rejected | None) -> Verdict:
-        """A connection may be older than a change of the authorities, or outlive the certificate."""
+        """Authenticate. A connection may be older than a change of the authorities, or outlive the certificate."""
         if shown is None or isinstance(shown, Rejected):
             return shown
         if shown.authorities != self._authorities.current:

@@ -53,7 +53,7 @@ def read_bearer(authorization: str) -> str:
 
 
 def read_token_protocol(protocols: Iterable[str]) -> str | Rejected:
-    """The token among a WebSocket's subprotocols, for browsers, which cannot set headers; empty if there is none."""
+    """Return the token among a WebSocket's subprotocols (browsers cannot set headers); empty if there is none."""
     offered = _offered(protocols)
     tokens = [each.removeprefix(TOKEN_PROTOCOL) for each in offered if each.startswith(TOKEN_PROTOCOL)]
     if not tokens:

@@ -74,7 +74,7 @@ class ReviewQueue:
 
     @asynccontextmanager
     async def turn(self, client: str) -> AsyncIterator[None]:
-        """Raises TooManyReviews at once if the queue is full, or full of this client's."""
+        """Wait for a turn. Raises TooManyReviews at once if the queue is full, or full of this client's."""
         if self._turns.locked() and self._is_full_for(client):
             raise TooManyReviews("too many reviews wait for the API server")
         self._waiting[client] += 1
@@ -152,7 +152,7 @@ class Retrying:
         self._randomness = randomness
 
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Raises the last KubeError."""
+        """Ask, and ask again after failures. Raises the last KubeError."""
         delays = exponential_delays(first=_FIRST_DELAY, longest=timedelta(minutes=1), factor=_FACTOR)
         began = self._clock.monotonic()
         for _, delay in zip(range(_TRIES - 1), delays, strict=False):

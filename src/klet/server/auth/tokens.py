@@ -44,7 +44,7 @@ class TokenAuthenticator:
         self._bad: TimedCache[bytes, Rejected] = TimedCache(clock=clock)
 
     async def authenticate(self, token: str, *, client: str = "") -> Verdict:
-        """Raises TooManyReviews. The client is an address: it has a share of the questions."""
+        """Authenticate. Raises TooManyReviews. The client is an address: it has a share of the questions."""
         if not token:
             return None
         if len(token) > LONGEST_TOKEN or not _TOKEN.fullmatch(token):

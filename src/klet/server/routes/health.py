@@ -34,7 +34,7 @@ class HealthRoutes:
 
 
 def pass_always() -> None:
-    """A check that passes if it is answered: `ping`, and `log` as long as nothing can fail there."""
+    """Pass: `ping` passes if it is answered, and `log` as long as nothing can fail there."""
 
 
 def render_checks(checks: dict[str, str | None], excluded: set[str]) -> tuple[str, bool]:

@@ -7,14 +7,14 @@ from aiohttp import web
 from msgspec import Struct
 
 from klet.api import klet_v1
+from klet.server.roles import ServedJournal, ServedPods
 from klet.server.routes.pods import pod_list
-from klet.server.views import JournalView, PodView
 
 
 class KletRoutes:
     """Serves the agent's decisions and their causes, and what is still there."""
 
-    def __init__(self, *, pods: PodView, journal: JournalView) -> None:
+    def __init__(self, *, pods: ServedPods, journal: ServedJournal) -> None:
         self._pods = pods
         self._journal = journal
 
@@ -22,7 +22,7 @@ class KletRoutes:
         return pod_list((*self._pods.terminating(), *self._pods.pods()))
 
     async def read_journal(self, request: web.Request) -> web.StreamResponse:
-        """JSON lines; with `follow` the connection stays and each new record follows at once."""
+        """Send JSON lines; with `follow` the connection stays open and each new record follows at once."""
         query = request.query
         read = self._journal.follow if query.get("follow", "false") not in {"false", "0"} else self._journal.records
         try:

@@ -10,13 +10,13 @@ from klet.api.klet_v1 import PodListing
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.server.log_query import LogRefusal, choose_instance, parse_log_query
-from klet.server.views import LogView, PodView
+from klet.server.roles import ServedLogs, ServedPods
 
 
 class PodRoutes:
     """Pods and their logs."""
 
-    def __init__(self, *, pods: PodView, logs: LogView) -> None:
+    def __init__(self, *, pods: ServedPods, logs: ServedLogs) -> None:
         self._pods = pods
         self._logs = logs
 
@@ -49,7 +49,7 @@ class PodRoutes:
 
 
 def pod_list(pods: Sequence[Pod]) -> web.Response:
-    """Pods as the kubelet lists them: none is null, as Go writes it."""
+    """Return pods as the kubelet lists them: an empty list is null, as Go writes it."""
     body = encode(PodListing(items=tuple(pods) or None)) + b"\n"
     return web.Response(body=body, content_type="application/json")
 

@@ -11,12 +11,12 @@ from klet.api.pod import Pod
 from klet.cri.errors import CriError, CriNotFound, ResourceExhausted
 from klet.cri.port import RuntimeService
 from klet.server.auth.identity import without_token
-from klet.server.front import Front, front_of
+from klet.server.connection import HttpConnection, connection_of
 from klet.server.http1 import RequestHead
+from klet.server.roles import ServedPods
 from klet.server.runtime_pods import RuntimePods
-from klet.server.streaming.link import Link, LinkError, StreamEndpoint, read_endpoint
 from klet.server.streaming.options import BadOptions, StreamOptions, read_ports, read_streams
-from klet.server.views import PodView
+from klet.server.streaming.proxy import StreamEndpoint, StreamProxy, StreamProxyError, read_endpoint
 from klet.wire import cri_v1_pb2 as cri
 
 _SWITCHING: Final = 101
@@ -38,7 +38,7 @@ class StreamRefused(Exception):
 class StreamRoutes:
     """Runs commands and forwards ports, in pods of this node."""
 
-    def __init__(self, *, pods: PodView, running: RuntimePods, runtime: RuntimeService) -> None:
+    def __init__(self, *, pods: ServedPods, running: RuntimePods, runtime: RuntimeService) -> None:
         self._pods = pods
         self._running = running
         self._runtime = runtime
@@ -86,9 +86,9 @@ class StreamRoutes:
         return (await self._runtime.attach(wanted)).url
 
     async def _port_forward_url(self, request: web.Request) -> str:
-        front = front_of(request)
+        connection = connection_of(request)
         ports: tuple[int, ...] | BadOptions = ()
-        if front is not None and front.upgrade is not None and _is_websocket(front.upgrade):
+        if connection is not None and connection.upgrade is not None and _is_websocket(connection.upgrade):
             ports = read_ports(request.query.getall("port", []))
         if isinstance(ports, BadOptions):
             raise StreamRefused(400, ports.message)
@@ -130,14 +130,14 @@ class StreamRoutes:
         return await self._running.running_container(pod.metadata.uid, request.match_info["container"])
 
     def _is_meant(self, request: web.Request, pod: Pod) -> bool:
-        """A UID in the path must be the pod's, or that of its mirror, which is all that the API server shows.
+        """Return whether a UID in the path is the pod's, or that of its mirror, which is all that the API server shows.
 
         With the UID of another pod a right to reach into this one would be a right to reach into any.
         """
         return self._pods.runtime_uid(request.match_info.get("uid", pod.metadata.uid)) == pod.metadata.uid
 
 
-class Spliced(web.StreamResponse):
+class SentResponse(web.StreamResponse):
     """Stands for an answer that went past aiohttp."""
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:  # noqa: ARG002 - aiohttp's signature
@@ -154,33 +154,33 @@ def _streaming(
 
     async def stream(request: web.Request) -> web.StreamResponse:
         url = await find(request)
-        front = front_of(request)
-        if front is None or front.upgrade is None:
+        connection = connection_of(request)
+        if connection is None or connection.upgrade is None:
             raise StreamRefused(500, "Upgrade request required\n")
-        return await _join(front, front.upgrade, read_endpoint(url))
+        return await _join(connection, connection.upgrade, read_endpoint(url))
 
     return stream
 
 
-async def _join(front: Front, upgrade: RequestHead, endpoint: StreamEndpoint) -> web.StreamResponse:
+async def _join(connection: HttpConnection, upgrade: RequestHead, endpoint: StreamEndpoint) -> web.StreamResponse:
     """Let the runtime answer, and leave the two alone if it agrees."""
-    link = Link(front)
+    proxy = StreamProxy(connection)
     try:
-        head = _forwarded(upgrade, endpoint, front.transport, body=front.upgrade_body)
-        answer = await link.ask(endpoint, head, front.upgrade_body)
+        head = _forwarded(upgrade, endpoint, connection.transport, body=connection.upgrade_body)
+        answer = await proxy.ask(endpoint, head, connection.upgrade_body)
         if answer.status == _SWITCHING:
-            link.join(answer, front.take_over(link))
-            await link.until_ended()
-            response = Spliced()
+            proxy.join(answer, connection.take_over(proxy))
+            await proxy.until_ended()
+            response = SentResponse()
             response.force_close()
             return response
         if answer.status < _FIRST_ERROR:
-            raise LinkError(f"invalid upgrade response: status code {answer.status}")
-        body = await link.read_rest()
+            raise StreamProxyError(f"invalid upgrade response: status code {answer.status}")
+        body = await proxy.read_rest()
         kept = [each for each in answer.headers if each[0].lower() not in _NOT_PASSED_BACK]
         return web.Response(status=answer.status, body=body, headers=kept)
     finally:
-        link.close()
+        proxy.close()
 
 
 def _forwarded(
@@ -221,7 +221,7 @@ async def _answer(
         return web.Response(status=429, text=str(error), headers=_RETRY_AFTER)
     except CriError as error:
         return web.Response(status=500, text=str(error))
-    except LinkError as error:
+    except StreamProxyError as error:
         return web.Response(status=500, text=f"{error}\n", headers=_NOSNIFF)
 
 
@@ -233,7 +233,7 @@ def _streams(request: web.Request) -> StreamOptions:
 
 
 def _has_terminal(pod: Pod, name: str, *, asked: bool) -> bool:
-    """An attached client gets what the container has, whatever it asked for."""
+    """Return whether the container has a terminal: an attached client gets that, whatever it asked for."""
     terminals = {spec.name: spec.tty for spec in (*pod.spec.containers, *pod.spec.init_containers)}
     terminals |= {spec.name: spec.tty for spec in pod.spec.ephemeral_containers}
     return terminals.get(name, asked)

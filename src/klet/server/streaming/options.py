@@ -24,7 +24,7 @@ class StreamOptions(Struct, frozen=True, kw_only=True):
 
 
 def read_streams(query: Mapping[str, str]) -> StreamOptions | BadOptions:
-    """Only `1` is yes. A terminal has one output, so its errors are no stream of their own."""
+    """Read the options. Only `1` is yes. A terminal has one output, so its errors are no stream of their own."""
     tty = query.get("tty", "") == "1"
     options = StreamOptions(
         stdin=query.get("input", "") == "1",
@@ -63,5 +63,5 @@ def _why_no_number(text: str) -> str:
 
 
 def _as_number(text: str) -> int:
-    """Python refuses to read thousands of digits, zeros included."""
+    """Parse a number without leading zeros: Python refuses to read thousands of digits, zeros included."""
     return int(text.lstrip("0") or "0")

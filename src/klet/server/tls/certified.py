@@ -18,7 +18,7 @@ class ClientConnection(Protocol):
         """Serve no further request on it."""
         ...
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """End it at once, whatever it serves."""
         ...
 
@@ -56,6 +56,6 @@ class CertifiedConnections:
         self.changes += 1
         for connection in tuple(self._timers):
             if is_distrust:
-                connection.cut()
+                connection.abort()
             else:
                 connection.retire()

@@ -54,7 +54,7 @@ class TlsSettings(Struct, frozen=True, kw_only=True):
 
 
 def choose_ciphers(suites: tuple[str, ...]) -> str:
-    """OpenSSL's names of the suites up to TLS 1.2. Those of 1.3 cannot be chosen, upstream neither."""
+    """Return OpenSSL's names of the suites up to TLS 1.2. Those of 1.3 cannot be chosen, upstream neither."""
     named = [_CIPHERS[name] for name in suites or _DEFAULT_CIPHERS if name in _CIPHERS]
     return ":".join(dict.fromkeys(named))
 
@@ -82,7 +82,7 @@ def build_context(settings: TlsSettings, certificate_file: Path, key_file: Path,
 
 
 def apply_settings(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    """Versions and suites. Older versions than 1.2 are never spoken, whatever is configured."""
+    """Set versions and suites. Older versions than 1.2 are never spoken, whatever is configured."""
     is_13_only = settings.min_version == _TLS_13
     context.minimum_version = ssl.TLSVersion.TLSv1_3 if is_13_only else ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])

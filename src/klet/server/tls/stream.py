@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 
 from klet.server.auth.certificates import PresentedCertificate, read_presented
 from klet.server.auth.identity import Rejected
-from klet.server.front import Front
-from klet.server.lobby import ConnectionStage, Lobby, Visit
+from klet.server.connection import HttpConnection
+from klet.server.connection_limits import ConnectionStage, TrackedConnection, UnauthenticatedConnections
 from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.serving import Serving
 
@@ -33,31 +33,31 @@ _NO_CERTIFICATE: Final = b"\x15\x03\x03\x00\x02\x02\x50"
 class TlsStream(asyncio.BufferedProtocol):
     """The TCP side of one connection. The protocol above gets a TlsTransport once the handshake is done.
 
-    Until the client is known its bytes wait for their turn in the lobby. All streams of a listener read into one
-    buffer, which bounds what a single read brings.
+    Until the client is authenticated, its bytes wait for a time slice (`connection_limits`). All streams of a listener
+    read into one buffer, which bounds what a single read brings.
     """
 
     def __init__(
         self,
         *,
         serving: Serving | None,
-        make_protocol: Callable[[Visit], Front],
-        lobby: Lobby,
+        make_protocol: Callable[[TrackedConnection], HttpConnection],
+        unauthenticated: UnauthenticatedConnections,
         certified: CertifiedConnections,
         handshake: timedelta,
         buffer: bytearray,
     ) -> None:
         self._serving = serving
         self._make_protocol = make_protocol
-        self._lobby = lobby
+        self._unauthenticated = unauthenticated
         self._certified = certified
         self._changes = certified.changes
         self._handshake = handshake
         self._buffer = buffer
-        self._upper: Front | None = None
+        self._upper: HttpConnection | None = None
         self._tcp: asyncio.Transport | None = None
         self._tls: ssl.SSLObject | None = None
-        self._visit: Visit | None = None
+        self._tracked: TrackedConnection | None = None
         self._arrived = bytearray()
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
@@ -66,8 +66,8 @@ class TlsStream(asyncio.BufferedProtocol):
         self._is_paused = False
         self._is_queued = False
         self._has_ended = False
-        self._has_said_goodbye = False
-        self._is_cut = False
+        self._has_sent_close_notify = False
+        self._has_tcp_ended = False
         self._handshake_left = _LONGEST_HANDSHAKE
         self.certificate: PresentedCertificate | Rejected | None = None
 
@@ -82,17 +82,17 @@ class TlsStream(asyncio.BufferedProtocol):
         return self._tls
 
     @property
-    def visit(self) -> Visit:
-        assert self._visit is not None
-        return self._visit
+    def tracked(self) -> TrackedConnection:
+        assert self._tracked is not None
+        return self._tracked
 
     @property
-    def upper(self) -> Front | None:
+    def upper(self) -> HttpConnection | None:
         """None until the handshake is done, and when the connection is gone."""
         return self._upper
 
     @upper.setter
-    def upper(self, protocol: Front) -> None:
+    def upper(self, protocol: HttpConnection) -> None:
         self._upper = protocol
 
     def retire(self) -> None:
@@ -100,23 +100,23 @@ class TlsStream(asyncio.BufferedProtocol):
         if self._upper is not None:
             self._upper.retire()
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """End this connection at once."""
         self.tcp.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._tcp = cast(asyncio.Transport, transport)  # uvloop's are not derived from it
-        self._visit = self._lobby.welcome(self._tcp.get_extra_info("peername"), self._tcp.abort)
+        self._tracked = self._unauthenticated.add(self._tcp.get_extra_info("peername"), self._tcp.abort)
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._handshake.total_seconds(), self._give_up, "timeout")
+        self._timer = loop.call_later(self._handshake.total_seconds(), self._fail, "timeout")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
         self._certified.discard(self)
-        self.visit.end()
+        self.tracked.mark_closed()
         if self._upper is not None:
             self._upper.connection_lost(exc)
-        # Let go of one another now: the garbage collector does not know how much memory TLS has.
+        # Drop the references between the objects now: the garbage collector does not know how much memory TLS has.
         self._upper = None
         self._tls = None
         self._incoming = self._outgoing = ssl.MemoryBIO()
@@ -130,36 +130,36 @@ class TlsStream(asyncio.BufferedProtocol):
             self._refuse()
             return
         self._arrived += memoryview(self._buffer)[:nbytes]
-        self._go_on()
+        self._process_input()
 
-    def _go_on(self) -> None:
+    def _process_input(self) -> None:
         """Process what has arrived, as far as the protocol above wants it; unauthenticated clients wait their turn."""
         while not (self._is_queued or self._is_paused or self.tcp.is_closing()):
-            if self.visit.is_unauthenticated:
+            if self.tracked.is_unauthenticated:
                 self._is_queued = True
-                self.visit.keep(len(self._arrived))
-                self.visit.soon(self._take_turn)
+                self.tracked.set_bytes_kept(len(self._arrived))
+                self.tracked.schedule(self._take_turn)
                 break
             self._step()
             if not self._arrived:
                 break
-        self._steer()
+        self._set_reading()
 
     def _take_turn(self) -> None:
         self._is_queued = False
         self._step()
         if self._arrived:
-            self._go_on()
+            self._process_input()
         else:
-            self._steer()
+            self._set_reading()
 
-    def _steer(self) -> None:
+    def _set_reading(self) -> None:
         """Read from TCP, or leave what comes to the kernel, and so hold up the client.
 
         While an unauthenticated client waits for its turn, reading goes on for a while: so its hanging up is noticed.
         """
         is_wanted = not (self._is_paused or (self._is_queued and len(self._arrived) >= _PIECE))
-        if is_wanted != self._is_reading and not (self._is_cut or self.tcp.is_closing()):
+        if is_wanted != self._is_reading and not (self._has_tcp_ended or self.tcp.is_closing()):
             self._is_reading = is_wanted
             (self.tcp.resume_reading if is_wanted else self.tcp.pause_reading)()
 
@@ -168,10 +168,10 @@ class TlsStream(asyncio.BufferedProtocol):
 
         What it sent before still counts, also what the protocol above does not want yet.
         """
-        self._is_cut = True
+        self._has_tcp_ended = True
         if self._upper is None:
             return False
-        self._go_on()
+        self._process_input()
         return not self.tcp.is_closing()
 
     def pause_writing(self) -> None:
@@ -186,7 +186,7 @@ class TlsStream(asyncio.BufferedProtocol):
         if is_paused == self._is_paused or self._has_ended or self.tcp.is_closing():
             return
         self._is_paused = is_paused
-        self._steer()
+        self._set_reading()
         if not is_paused:
             # There may be bytes here already. Not at once: the caller may be in the middle of its own.
             asyncio.get_running_loop().call_soon(self._resume)
@@ -194,11 +194,11 @@ class TlsStream(asyncio.BufferedProtocol):
     def _resume(self) -> None:
         self._step()
         if self._arrived:
-            self._go_on()
+            self._process_input()
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
         tls = self._tls
-        if self._has_said_goodbye or tls is None or self.tcp.is_closing():
+        if self._has_sent_close_notify or tls is None or self.tcp.is_closing():
             return
         view = memoryview(data).cast("B")
         try:
@@ -206,14 +206,14 @@ class TlsStream(asyncio.BufferedProtocol):
                 view = view[tls.write(view[:_PIECE]) :]
                 self._flush()
         except ssl.SSLError as error:
-            self._give_up(error.reason or str(error))
+            self._fail(error.reason or str(error))
 
-    def say_goodbye(self) -> None:
+    def send_close_notify(self) -> None:
         """Send the end of this half (close_notify)."""
-        if self._has_said_goodbye or self._tls is None or self.tcp.is_closing():
+        if self._has_sent_close_notify or self._tls is None or self.tcp.is_closing():
             return
-        self._has_said_goodbye = True
-        # It would wait for the client's own goodbye.
+        self._has_sent_close_notify = True
+        # It would wait for the close_notify of the client.
         with suppress(ssl.SSLError):
             self._tls.unwrap()
         self._flush()
@@ -224,25 +224,25 @@ class TlsStream(asyncio.BufferedProtocol):
             return
         if self._tls is None:
             self._tls = self._serving.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-            self.visit.reach(ConnectionStage.HANDSHAKE)
+            self.tracked.set_stage(ConnectionStage.HANDSHAKE)
         if self._arrived and not self._is_paused:
             size = _PIECE if self._upper is not None else min(_PIECE, self._handshake_left)
             if not size:
-                self._give_up("the handshake is too long")
+                self._fail("the handshake is too long")
                 return
             self._handshake_left -= min(size, len(self._arrived)) if self._upper is None else 0
             self._incoming.write(self._arrived[:size])
             del self._arrived[:size]
-        if self._is_cut and not self._arrived:
+        if self._has_tcp_ended and not self._arrived:
             self._incoming.write_eof()
         try:
-            if self._upper is None and not self._shake_hands(self._tls):
+            if self._upper is None and not self._do_handshake(self._tls):
                 return
             if self._upper is not None:
                 self._read(self._tls, self._upper)
         except ssl.SSLError as error:
             self._flush()
-            self._give_up(error.reason or str(error))
+            self._fail(error.reason or str(error))
             return
         self._flush()
 
@@ -253,7 +253,7 @@ class TlsStream(asyncio.BufferedProtocol):
             self.tcp.write(_NO_CERTIFICATE)
             self.tcp.close()
 
-    def _shake_hands(self, tls: ssl.SSLObject) -> bool:
+    def _do_handshake(self, tls: ssl.SSLObject) -> bool:
         try:
             tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -261,22 +261,22 @@ class TlsStream(asyncio.BufferedProtocol):
             return False
         self._stop_timer()
         self._flush()
-        self._upper = self._make_protocol(self.visit)
+        self._upper = self._make_protocol(self.tracked)
         self._upper.connection_made(TlsTransport(self))
-        self._look_at_certificate(tls)
-        self.visit.reach(ConnectionStage.SESSION)
+        self._read_certificate(tls)
+        self.tracked.set_stage(ConnectionStage.SESSION)
         return True
 
-    def _look_at_certificate(self, tls: ssl.SSLObject) -> None:
+    def _read_certificate(self, tls: ssl.SSLObject) -> None:
         assert self._serving is not None
         self.certificate = read_presented(tls, self._serving.authorities)
         if isinstance(self.certificate, PresentedCertificate):
-            self.visit.vouch()
+            self.tracked.mark_authenticated()
             self._certified.add(self, self.certificate)
             if self._certified.changes != self._changes:
                 self.retire()  # checked against authorities that are no longer trusted
 
-    def _read(self, tls: ssl.SSLObject, upper: Front) -> None:
+    def _read(self, tls: ssl.SSLObject, upper: HttpConnection) -> None:
         while not (self._is_paused or self._has_ended or self.tcp.is_closing()):
             try:
                 data = tls.read(_PIECE)
@@ -289,16 +289,16 @@ class TlsStream(asyncio.BufferedProtocol):
                 continue
             self._has_ended = True
             if not upper.eof_received():
-                self.say_goodbye()
+                self.send_close_notify()
                 self.tcp.close()
-        if self._has_ended and self._is_cut:
+        if self._has_ended and self._has_tcp_ended:
             self.tcp.close()
 
     def _flush(self) -> None:
         if self._outgoing.pending and not self.tcp.is_closing():
             self.tcp.write(self._outgoing.read())
 
-    def _give_up(self, reason: str) -> None:
+    def _fail(self, reason: str) -> None:
         if self._upper is None:
             peer = self.tcp.get_extra_info("peername")
             extra = {"error": reason, "client": peer[0] if isinstance(peer, tuple) else ""}
@@ -329,14 +329,14 @@ class TlsTransport(asyncio.Transport):
         return self._stream.tcp.is_closing()
 
     def close(self) -> None:
-        self._stream.say_goodbye()
+        self._stream.send_close_notify()
         self._stream.tcp.close()
 
     def abort(self) -> None:
         self._stream.tcp.abort()
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._stream.upper = cast(Front, protocol)
+        self._stream.upper = cast(HttpConnection, protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         return cast(asyncio.BaseProtocol, self._stream.upper or self._stream)
@@ -354,7 +354,7 @@ class TlsTransport(asyncio.Transport):
         self._stream.send(data)
 
     def write_eof(self) -> None:
-        self._stream.say_goodbye()
+        self._stream.send_close_notify()
 
     def can_write_eof(self) -> bool:
         return True

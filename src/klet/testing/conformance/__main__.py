@@ -91,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
             driver_images=driver_images,
             shell_images=shell_images,
         )
-        return asyncio.run(run_until_told(request, supplies))
+        return asyncio.run(run_until_interrupted(request, supplies))
     except KletError as error:
         say(str(error))
         return _UNABLE
@@ -207,7 +207,7 @@ def missing_suite(kubelet: str) -> tuple[str, ...]:
     return missing_programs([*needed, *((ETCD,) if shutil.which(ETCD) is None else ())])
 
 
-async def run_until_told(request: CampaignRequest, supplies: Supplies) -> int:
+async def run_until_interrupted(request: CampaignRequest, supplies: Supplies) -> int:
     """Run it; the first SIGINT or SIGTERM ends it in order."""
     campaign = Campaign(request=request, supplies=supplies, say=say, clock=SystemClock())
     task = asyncio.current_task()

@@ -1,7 +1,9 @@
 """One call of scripts/conformance: the stage, the runs on it, what they say together, and the files that stay."""
 
+import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +12,6 @@ from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.errors import KletError
-from klet.testing.conformance.agent_log import select_lines
 from klet.testing.conformance.document import write_document
 from klet.testing.conformance.report import Report, SpecOutcome
 from klet.testing.conformance.results import (
@@ -34,6 +35,9 @@ LAST: Final = "result.json"
 FAILURES: Final = "failures.txt"
 RUN: Final = "run-"
 _SHOWN: Final = 3
+LINES: Final = 40
+SLACK: Final = timedelta(seconds=1)
+_HEAD: Final = re.compile(r"^[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) ")
 
 
 class NothingToRun(KletError):
@@ -155,7 +159,7 @@ class Campaign:
 
 
 def choose_yardstick(request: CampaignRequest, result: Result) -> Result | None:
-    """The run of upstream's kubelet to compare a result with; what is being recorded takes the place of the last."""
+    """Return the run of upstream's kubelet to compare a result with; what is being recorded replaces the last."""
     if request.keep and request.kubelet == UPSTREAM:
         return result
     return read_yardstick(request)
@@ -195,7 +199,7 @@ def choose_selection(request: CampaignRequest) -> Selection:
 
 
 def describe_failures(report: Report, log: str) -> list[str]:
-    """Each failed spec with its message and what the agent said in its time."""
+    """Return each failed spec with its message and what the agent said in its time."""
     lines = log.splitlines()
     return [line for outcome in report.outcomes if not outcome.passed for line in describe_failure(outcome, lines)]
 
@@ -222,3 +226,36 @@ def render_json(result: Result, difference: Difference | None, failures: Mapping
         ],
     }
     return msgspec.json.format(msgspec.json.encode(shown), indent=2).decode() + "\n"
+
+
+def select_lines(
+    log: Iterable[str], *, started: datetime, ended: datetime, namespace: str = "", limit: int = LINES
+) -> Sequence[str]:
+    """Return the last lines of a window; if any of them names the namespace of the spec, only those that do.
+
+    Other specs run at the same time, so a window alone shows mostly others. Lines without a date belong to the one
+    before.
+    """
+    window: list[str] = []
+    is_inside = False
+    for line in log:
+        at = read_time(line, near=started)
+        if at is not None:
+            is_inside = started - SLACK <= at <= ended + SLACK
+        if is_inside:
+            window.append(line.rstrip("\n"))
+    own = [line for line in window if namespace and namespace in line]
+    return (own or window)[-limit:]
+
+
+def read_time(line: str, *, near: datetime) -> datetime | None:
+    """Return when a line was written; klog leaves the year out and uses the machine's time zone."""
+    found = _HEAD.match(line)
+    if found is None:
+        return None
+    month, day, hour, minute, second, microsecond = map(int, found.groups())
+    try:
+        local = datetime(near.year, month, day, hour, minute, second, microsecond)  # noqa: DTZ001  # local, as klog's
+    except ValueError:
+        return None
+    return local.astimezone(UTC)

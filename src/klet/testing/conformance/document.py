@@ -56,7 +56,7 @@ def write_document(root: Path, records: Path) -> Path:
 
 
 def read_reasons(path: Path) -> Mapping[str, str]:
-    """Why specs fail: by a name, or by an expression that begins with ^ and fits several. Raises RecordUnreadable."""
+    """Read why specs fail: by a name, or by an expression (^…) that fits several. Raises RecordUnreadable."""
     try:
         return {str(name): str(reason) for name, reason in json.loads(path.read_text()).items()}
     except FileNotFoundError:
@@ -110,7 +110,7 @@ def _section(runs: Runs, reasons: Mapping[str, str]) -> str:
 
 
 def _list(title: str, names: Sequence[str], reasons: Mapping[str, str], spec_set: SpecSet | None = None) -> str:
-    """Names with their reasons; those that wait for the same issue are grouped."""
+    """List names with their reasons; those that wait for the same issue are grouped."""
     awaited = {name: found for name in names if spec_set and (found := spec_set.find_awaited(name))}
     lines = [f"- `{name}`: {find_reason(name, reasons)}" for name in names if name not in awaited]
     for what, group in groupby(sorted(awaited, key=lambda name: (str(awaited[name]), name)), awaited.__getitem__):

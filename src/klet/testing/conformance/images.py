@@ -55,7 +55,7 @@ def find_materials() -> Materials:
 
 
 def read_image_names(manifest: str) -> Mapping[str, str]:
-    """Full references by upstream's identifiers, such as `BusyBox`."""
+    """Return full references by upstream's identifiers, such as `BusyBox`."""
     registries = dict(_REGISTRY.findall(manifest))
     return {
         identifier: f"{registries[registry]}/{name}:{tag}"
@@ -71,7 +71,7 @@ def find_image_name(names: Mapping[str, str], identifier: str) -> str:
 
 
 def make_images(materials: Materials, userland: Userland) -> Iterator[tuple[str, bytes]]:
-    """Names and archives, one at a time: the largest takes 200 MB while it is made."""
+    """Yield names and archives, one at a time: the largest takes 200 MB while it is made."""
     names = read_image_names(materials.manifest)
     plain = userland.busybox_layer()
     for identifier in ("Agnhost", "AgnhostPrev"):

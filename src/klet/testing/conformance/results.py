@@ -48,7 +48,7 @@ def merge_reports(
     focus: tuple[str, ...],
     skip: tuple[str, ...],
 ) -> Result:
-    """All runs as one."""
+    """Merge all runs into one."""
     passed = {outcome.name for report in reports for outcome in report.outcomes if outcome.passed}
     failed = {outcome.name for report in reports for outcome in report.outcomes if not outcome.passed}
     return Result(

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable, Mapping
@@ -13,7 +14,6 @@ from typing import Final
 from msgspec import Struct
 
 from klet.aio.clock import Clock
-from klet.testing.conformance.progress import SpecProgress
 from klet.testing.conformance.report import Report, ReportUnreadable, parse_report
 from klet.testing.conformance.spec_sets import Selection
 from klet.testing.control_plane.programs import E2E_TEST, GINKGO, KUBECTL, find_program
@@ -22,6 +22,45 @@ REPORT: Final = "report.json"
 LIMIT: Final = timedelta(hours=3)
 _LONGEST_LINE: Final = 1 << 20
 _TAIL: Final = 2000
+_TOTAL: Final = re.compile(r"^Will run (\d+) of \d+ specs$")
+_PASSED: Final = re.compile(r"^•(?: \[[\d.]+ seconds\])?$")
+_FAILED: Final = re.compile(r"^• \[[A-Z!]+\] \[[\d.]+ seconds\]$")
+_MARK: Final = re.compile(r"\s*\[(?:It|BeforeEach|AfterEach|DeferCleanup \([^)]*\))\](?= |$)")
+_LABELS: Final = re.compile(r" \[[^\[\]]*, [^\[\]]*\]$")
+"""What ginkgo adds to the name of a spec that has failed."""
+
+
+class SpecProgress:
+    """Counts specs as they end."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.passed = 0
+        self.failed: list[str] = []
+        self._expects_name = False
+
+    def read(self, line: str) -> str:
+        """Take one line of ginkgo's output; return the name of the spec that it says has failed, or nothing."""
+        text = line.rstrip()
+        if self._expects_name and text:
+            self._expects_name = False
+            self.failed.append(_MARK.sub("", _LABELS.sub("", text)).strip())
+            return self.failed[-1]
+        if found := _TOTAL.match(text):
+            self.total = int(found[1])
+        elif _FAILED.match(text):
+            self._expects_name = True
+        elif _PASSED.match(text):
+            self.passed += 1
+        return ""
+
+    @property
+    def done(self) -> int:
+        return self.passed + len(self.failed)
+
+    def describe(self, elapsed: timedelta) -> str:
+        minutes, seconds = divmod(int(elapsed.total_seconds()), 60)
+        return f"{self.done} of {self.total or '?'} done, {len(self.failed)} failed, {minutes}:{seconds:02} min"
 
 
 class Suite(Struct, frozen=True):
@@ -68,7 +107,7 @@ def build_command(suite: Suite, selection: Selection) -> tuple[str, ...]:
 async def run_suite(
     suite: Suite, selection: Selection, *, say: Callable[[str], None], check: Callable[[], None], clock: Clock
 ) -> Report:
-    """One run to its end; raises ReportUnreadable if it wrote no report, and whatever `check` raises now and then.
+    """Run the suite once; raises ReportUnreadable if it wrote no report, and whatever `check` raises now and then.
 
     A run that is cancelled is killed.
     """
@@ -100,7 +139,7 @@ async def run_suite(
 
 
 def clean_environment(environment: Mapping[str, str], home: Path) -> dict[str, str]:
-    """Without what would lead the suite or kubectl to another cluster or other images, and without proxies."""
+    """Return the environment without proxies, and without what would lead to another cluster or other images."""
     dropped = ("KUBE", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy", "GINKGO")
     return {key: value for key, value in environment.items() if not key.startswith(dropped)} | {"HOME": str(home)}
 

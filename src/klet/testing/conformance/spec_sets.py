@@ -50,7 +50,7 @@ class SpecSet(Struct, frozen=True):
 
 
 def exactly(names: Iterable[str]) -> Selection:
-    """These specs and no others. Before a name ginkgo puts that of the suite."""
+    """Select these specs and no others. Before a name ginkgo puts that of the suite."""
     return Selection(focus=tuple(f"(^| ){re.escape(name)}$" for name in sorted(names)))
 
 

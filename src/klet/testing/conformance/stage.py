@@ -59,7 +59,7 @@ class ConformanceCluster(Struct, frozen=True):
 
 
 def check_machine() -> None:
-    """Raises Unfit."""
+    """Check that the suite can run on this machine. Raises Unfit."""
     if reason := why_impossible():
         raise Unfit(reason)
 

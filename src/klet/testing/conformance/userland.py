@@ -4,8 +4,12 @@ busybox is built from the source of the release that upstream's image has: Debia
 whose names have dashes, and its nc knows no UDP. bash and curl are Debian's, with their libraries.
 """
 
+import lzma
+import os
 import re
 import shutil
+import tarfile
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -13,8 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from klet.host.images import ImageEntry, directory, file, symlink
-from klet.testing.conformance.busybox import build_busybox
-from klet.testing.debian_packages import PackagesMissing, alone, find_cache, run_tool, unpack_packages
+from klet.testing.debian_packages import PackagesMissing, alone, fetch_source, find_cache, run_tool, unpack_packages
 
 SUITE: Final = "trixie"
 PACKAGES: Final = ("bash", "curl")
@@ -31,6 +34,11 @@ daemon:x:1:1:daemon:/usr/sbin:/bin/false
 nobody:x:65534:65534:nobody:/home:/bin/false
 """
 _GROUPS: Final = "root:x:0:\ndaemon:x:1:\nnogroup:x:65534:\n"
+TOOLS: Final = ("gcc", "make")
+PATIENCE_SECONDS: Final = 3600
+"""It takes one minute; on a machine with other things to do, many."""
+_SETTINGS: Final = {"CONFIG_STATIC": "y", "CONFIG_TC": "n"}
+"""Without libraries, so that it runs in any image; without tc, which does not compile with recent kernel headers."""
 
 
 class Userland(Struct, frozen=True):
@@ -129,4 +137,41 @@ def _find_loader(root: Path) -> Path:
     found = sorted((root / "usr/lib").glob("*-linux-gnu/ld-linux-*.so.*"))
     if not found:
         raise PackagesMissing(f"the packages of {SUITE} hold no loader of programs")
+    return found[0]
+
+
+def build_busybox(target: Path, *, suite: str) -> None:
+    """Fetch, build and put the program in place; raises PackagesMissing."""
+    missing = [name for name in TOOLS if not shutil.which(name)]
+    if missing:
+        raise PackagesMissing(f"no {' and no '.join(missing)} to build busybox: apt-get install gcc libc6-dev make")
+    with tempfile.TemporaryDirectory(prefix="busybox-", dir=target.parent) as scratch:
+        archive = fetch_source(Path(scratch), "busybox", suite=suite)
+        source = _unpack(archive, Path(scratch))
+        run_tool("make", "defconfig", directory=source)
+        config = source / ".config"
+        config.write_text(change_settings(config.read_text(), _SETTINGS))
+        run_tool("make", f"-j{os.cpu_count() or 1}", "busybox", directory=source, patience=PATIENCE_SECONDS)
+        shutil.copy2(source / "busybox", target)
+
+
+def change_settings(config: str, settings: dict[str, str]) -> str:
+    """Return a .config with other values for settings that it has."""
+    lines = []
+    for line in config.splitlines():
+        name = line.removeprefix("# ").partition("=")[0].partition(" ")[0]
+        lines.append(f"{name}={settings[name]}" if name in settings else line)
+    return "\n".join(lines) + "\n"
+
+
+def _unpack(archive: Path, directory: Path) -> Path:
+    """Return the one directory in an archive of sources."""
+    try:
+        with tarfile.open(archive) as tar:
+            tar.extractall(directory, filter="data")
+    except (OSError, tarfile.TarError, lzma.LZMAError) as error:
+        raise PackagesMissing(f"{archive.name}: {error}") from error
+    found = [path for path in directory.iterdir() if path.is_dir() and (path / "Makefile").is_file()]
+    if len(found) != 1:
+        raise PackagesMissing(f"{archive.name} holds {len(found)} directories with a Makefile")
     return found[0]

@@ -98,11 +98,11 @@ def start(options: argparse.Namespace) -> int:
     for name in needed:
         find_program(name)
     find_etcd()
-    asyncio.run(run_until_told(options))
+    asyncio.run(run_until_interrupted(options))
     return 0
 
 
-async def run_until_told(options: argparse.Namespace) -> None:
+async def run_until_interrupted(options: argparse.Namespace) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

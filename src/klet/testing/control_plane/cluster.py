@@ -63,7 +63,7 @@ class ControlPlane(Struct, frozen=True):
 
     @asynccontextmanager
     async def client(self, user: str = "admin", *groups: str) -> AsyncIterator[KubeClient]:
-        """A client for a user of these groups; of an administrator if none is named."""
+        """Return a client for a user of these groups; of an administrator if none is named."""
         async with self.transport(user, *groups) as transport:
             yield KubeClient(transport=transport, throttle=Unlimited(), timeout=_REQUEST_TIMEOUT, clock=self.clock)
 
@@ -111,7 +111,7 @@ class ControlPlane(Struct, frozen=True):
 async def run_control_plane(
     directory: Path, roles: Roles | None = None, *, clock: Clock | None = None
 ) -> AsyncIterator[ControlPlane]:
-    """A control plane that is ready, until the block is left."""
+    """Run a control plane that is ready, until the block is left."""
     plane = prepare_control_plane(directory, roles or Roles(), clock=clock or SystemClock())
     try:
         plane.etcd.start()

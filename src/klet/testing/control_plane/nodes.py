@@ -63,13 +63,13 @@ class ClusterNode:
         return self._daemon("klet", (sys.executable, "-P", "-m", "klet", "run"), flags, settings)
 
     def upstream(self, *flags: str, **settings: object) -> Daemon:
-        """Upstream's kubelet with this node's configuration."""
+        """Return upstream's kubelet with this node's configuration."""
         _make_cgroups(str(self.settings["cgroupRoot"]))
         return self._daemon("kubelet", (str(find_program(KUBELET)),), flags, settings)
 
     @asynccontextmanager
     async def running(self, agent: Daemon) -> AsyncIterator[Daemon]:
-        """The agent runs until the block is left, or until it is stopped there."""
+        """Run the agent until the block is left, or until it is stopped there."""
         agent.start()
         try:
             yield agent
@@ -108,7 +108,7 @@ class ClusterNode:
 
 
 def _make_cgroups(name: str) -> None:
-    """Upstream's kubelet makes everything below its root cgroup, and not that."""
+    """Make the root cgroup: upstream's kubelet makes only what is below it."""
     hierarchies = [path for path in Path("/sys/fs/cgroup").iterdir() if (path / "cgroup.procs").exists()]
     for hierarchy in hierarchies or [Path("/sys/fs/cgroup")]:
         (hierarchy / name.strip("/")).mkdir(exist_ok=True)

@@ -61,7 +61,7 @@ class Daemon:
             raise DaemonFailed(f"{self.name} ended with {code}:\n{self.log[-LOG_SHOWN:]}")
 
     async def kill(self) -> None:
-        """The end without warning."""
+        """End it without warning."""
         await self._end(signal.SIGKILL, patience=timedelta(seconds=10))
 
     async def stop(self, *, patience: timedelta = timedelta(seconds=10)) -> None:

@@ -50,7 +50,7 @@ def chosen_release(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """Outside of every checkout, since building takes long."""
+    """Return the directory outside of every checkout, since building takes long."""
     home = environment.get("KLET_CACHE") or Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "klet"
     return Path(home) / "upstream" / chosen_release(environment)
 

@@ -34,7 +34,7 @@ class ImageCalls:
         return stored
 
     def _list(self, _request: pb.ListImagesRequest) -> pb.ListImagesResponse:
-        """The filter is ignored, as containerd 1.6 does."""
+        """List all images: the filter is ignored, as containerd 1.6 does."""
         return pb.ListImagesResponse(images=[stored.message() for stored in self._world.images.all()])
 
     def _status(self, request: pb.ImageStatusRequest) -> pb.ImageStatusResponse:
@@ -63,7 +63,7 @@ class ImageCalls:
         return pb.PullImageResponse(image_ref=self.load(image, pulled_as=name).image.image_id)
 
     def _remove(self, request: pb.RemoveImageRequest) -> pb.RemoveImageResponse:
-        """Containers may still use the image: it goes all the same, and its absence is no error."""
+        """Remove the image, even if containers still use it; its absence is no error."""
         stored = self._world.images.find(request.image.image)
         if stored is not None:
             self._world.images.remove(stored)

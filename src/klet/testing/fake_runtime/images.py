@@ -103,7 +103,7 @@ class ImageStore:
         return stored
 
     def find(self, reference: str) -> StoredImage | None:
-        """By full or short id, else by name."""
+        """Find by full or short id, else by name."""
         if not reference:
             raise RpcFailure(Code.UNKNOWN, 'can not resolve "" locally: ambiguous digest string')
         if (image := self._images.get(reference)) is not None:
@@ -116,14 +116,14 @@ class ImageStore:
         return next((image for image in self._images.values() if name in image.tags or name in image.digests), None)
 
     def remove(self, stored: StoredImage) -> None:
-        """All of its names go with it."""
+        """Remove the image with all of its names."""
         del self._images[stored.image.image_id]
 
     def used_bytes(self) -> int:
         return sum(stored.image.size for stored in self._images.values())
 
     def _take_tag(self, name: str) -> None:
-        """A tag moves to the image that got it last."""
+        """Move a tag to the image that got it last."""
         for stored in self._images.values():
             if name in stored.tags:
                 stored.tags.remove(name)

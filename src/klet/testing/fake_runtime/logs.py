@@ -18,7 +18,7 @@ class LogSink(Protocol):
     def close(self, path: str) -> None: ...
 
     def write_file(self, path: str, content: bytes) -> None:
-        """What a container wrote to a mounted file."""
+        """Write what a container wrote to a mounted file."""
         ...
 
 
@@ -87,7 +87,7 @@ class MemorySink:
 
 
 def format_records(text: str, *, stream: str, stamp: int, newline: bool = True) -> bytes:
-    """One line of output as log records: pieces of a long line and an unfinished line are marked P, the end F."""
+    """Format a line of output as log records: pieces of a long line and an unfinished line are marked P, the end F."""
     data = text.encode()
     pieces = [data[start : start + MAX_RECORD] for start in range(0, len(data), MAX_RECORD)] or [b""]
     if not newline and not data:
@@ -99,7 +99,7 @@ def format_records(text: str, *, stream: str, stamp: int, newline: bool = True) 
 
 
 def format_stamp(stamp: int) -> str:
-    """RFC 3339 with nanoseconds, trailing zeros cut, as Go prints it."""
+    """Format as RFC 3339 with nanoseconds, trailing zeros cut, as Go prints it."""
     seconds, fraction = divmod(stamp, 1_000_000_000)
     text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     digits = f"{fraction:09d}".rstrip("0")

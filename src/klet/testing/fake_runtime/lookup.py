@@ -19,7 +19,7 @@ L = TypeVar("L", bound=Labelled)
 
 
 def find(things: Mapping[str, T], id_: str, what: str) -> T:
-    """By id or by a prefix that fits only one; `what` begins the message otherwise."""
+    """Find by id or by a prefix that fits only one; `what` begins the message otherwise."""
     if (thing := things.get(id_)) is not None:
         return thing
     if not id_:

@@ -91,7 +91,7 @@ class FakeRuntime:
         return tuple(record for record in self.history if isinstance(record, FakeEvent))
 
     def trace(self) -> tuple[str, ...]:
-        """Calls, answers and events as text, in order: two runs with the same seed have the same trace."""
+        """Return calls, answers and events as text, in order: two runs with the same seed have the same trace."""
         return tuple(str(record) for record in self.history)
 
     @property
@@ -113,7 +113,7 @@ class FakeRuntime:
         return call
 
     def give_up(self, call: Call) -> None:
-        """The caller no longer waits. What was done stays done."""
+        """End a call whose caller no longer waits. What was done stays done."""
         if not call.is_done:
             call.arming += 1
             if call.steps is not None:
@@ -121,7 +121,7 @@ class FakeRuntime:
             self._finish(call, None, RpcFailure(Code.CANCELLED, "context canceled"))
 
     def leave(self, call: Call) -> None:
-        """The caller is gone, and the call goes on all the same."""
+        """Continue a call whose caller is gone."""
         self.left_calls.add(call)
         call.when_done(partial(self.left_calls.discard, call))
 
@@ -180,11 +180,11 @@ class FakeRuntime:
         self._world.conditions[kind] = pb.RuntimeCondition(type=kind, status=status, reason=reason, message=message)
 
     def end_container(self, container_id: str, exit_code: int, *, oom: bool = False) -> None:
-        """The container's process ends by itself, now."""
+        """End the container's process now, as if by itself."""
         self._processes.end(self._world.containers[container_id], exit_code, oom=oom)
 
     def kill_sandbox(self, sandbox_id: str) -> None:
-        """The sandbox's own process dies; its network stays until it is stopped."""
+        """Kill the sandbox's own process; its network stays until it is stopped."""
         self._processes.end_pause(self._world.sandboxes[sandbox_id])
 
     def write_log(self, container_id: str, text: str, stream: Stream = "stdout") -> None:
@@ -258,7 +258,7 @@ class FakeRuntime:
         return answer if isinstance(answer, Message) else (yield from answer)
 
     def _handle_again(self, rpc: str, request: Message) -> Steps:
-        """The second time may well be refused; the caller never gets that answer."""
+        """Handle the call a second time, which may be refused; the caller never gets that answer."""
         try:
             return (yield from self._handle(rpc, request))
         except RpcFailure:

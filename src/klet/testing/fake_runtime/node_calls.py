@@ -88,7 +88,7 @@ class NodeCalls:
         return pb.PodSandboxStatsResponse(stats=self._stats_of_sandbox(sandbox))
 
     def _list_sandbox_stats(self, request: pb.ListPodSandboxStatsRequest) -> pb.ListPodSandboxStatsResponse:
-        """One sandbox that is not ready spoils the whole list, as with containerd 1.6."""
+        """List the stats; one sandbox that is not ready fails the whole list, as with containerd 1.6."""
         wanted = request.filter
         sandboxes = [
             sandbox

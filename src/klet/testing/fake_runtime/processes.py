@@ -44,7 +44,7 @@ class Processes:
             )
 
     def refuse(self, container: FakeContainer, failure: RpcFailure) -> RpcFailure:
-        """The container could not be started and counts as ended; its error for the caller."""
+        """Mark a container that could not be started as ended; return the error for the caller."""
         container.state = pb.CONTAINER_EXITED
         container.finished_at = self._world.timeline.stamp()
         container.exit_code = START_FAILED
@@ -63,7 +63,7 @@ class Processes:
             self._later(container, reaction.after, lambda: self.end(container, code))
 
     def end(self, container: FakeContainer, exit_code: int, *, oom: bool = False) -> None:
-        """The process is gone. The CRI's view follows, at once or after the runtime's lag."""
+        """End the process. The CRI's view follows, at once or after the runtime's lag."""
         if not container.is_alive:
             return
         container.is_alive = False
@@ -71,7 +71,7 @@ class Processes:
             timer.cancel()
         container.timers.clear()
         if oom:
-            self._tell_of_oom(container)
+            self._report_oom(container)
         container.ended.fire()
         stamp = self._task_exited(container.id, container.id, container.pid, exit_code)
         lag = self._world.features.view_lag
@@ -88,7 +88,7 @@ class Processes:
         self._task_created(sandbox.id, sandbox.pid)
 
     def end_pause(self, sandbox: Sandbox) -> None:
-        """The sandbox's own process is gone, and with it those that live in its pid namespace."""
+        """End the sandbox's own process, and with it those that run in its pid namespace."""
         if not sandbox.is_ready:
             return
         for container in list(sandbox.containers.values()):
@@ -114,7 +114,7 @@ class Processes:
         self._task_exited(container.id, id_, pid, exit_code)
 
     def write(self, container: FakeContainer, line: OutputLine) -> None:
-        """Output of the container; on a terminal all of it is stdout."""
+        """Write output of the container; on a terminal all of it is stdout."""
         if container.log_path:
             stream = "stdout" if container.config.tty else line.stream
             stamp = self._world.timeline.stamp()
@@ -135,8 +135,8 @@ class Processes:
         else:
             action()
 
-    def _tell_of_oom(self, container: FakeContainer) -> None:
-        """The news of the OOM killer comes on its own way, and may be later than the exit."""
+    def _report_oom(self, container: FakeContainer) -> None:
+        """Send the event of the OOM killer, which takes its own way and may be later than the exit."""
 
         def publish() -> None:
             container.reason = "OOMKilled"
@@ -175,5 +175,5 @@ class Processes:
 
 
 def running_time(container: FakeContainer, world: World) -> int:
-    """Nanoseconds since the start."""
+    """Return nanoseconds since the start."""
     return max(0, nanoseconds(world.timeline.now) - container.started_at)

@@ -24,7 +24,7 @@ def gives_up(_rpc: str) -> bool:
 async def pumping(
     runtime: FakeRuntime, clock: Clock, *, lingers: Callable[[str], bool] = gives_up
 ) -> AsyncIterator["Pump"]:
-    """A pump that runs as long as the context lasts; then the event streams break."""
+    """Run a pump as long as the context lasts; then the event streams break."""
     pump = Pump(runtime=runtime, clock=clock, lingers=lingers)
     try:
         async with asyncio.TaskGroup() as group:
@@ -43,7 +43,7 @@ async def pumping(
 
 @contextmanager
 def timing(runtime: FakeRuntime, clock: LoopClock, *, lingers: Callable[[str], bool] = gives_up) -> Iterator["Pump"]:
-    """A pump for a clock that is the loop's own: timers of the loop are cheaper than a task that sleeps."""
+    """Run a pump for a clock that is the loop's own: timers of the loop are cheaper than a task that sleeps."""
     loop = asyncio.get_running_loop()
     started = clock.now() - timedelta(seconds=loop.time())
     timer: asyncio.TimerHandle | None = None
@@ -110,7 +110,7 @@ class Pump:
             self._runtime.pass_time(self._clock.now())
 
     async def call(self, rpc: str, request: Message, *, timeout: timedelta | None = None) -> Message:
-        """The answer, RpcFailure, or TimeoutError by the loop's time. A caller that is cancelled gives the call up."""
+        """Return the answer; raises RpcFailure, or TimeoutError by the loop's time. Cancelling gives the call up."""
         loop = asyncio.get_running_loop()
         call = self._runtime.call(rpc, request, now=self._clock.now())
         done: asyncio.Future[None] = loop.create_future()

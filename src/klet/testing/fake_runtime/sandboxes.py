@@ -121,7 +121,7 @@ class SandboxCalls:
         self._world.emit("/containers/delete", container.id, containerd.ContainerDelete(id=container.id))
 
     def _stop_sandbox(self, sandbox: Sandbox) -> Generator[CallWait, None, None]:
-        """Containers are killed without grace: the kubelet has stopped them before, if it wanted grace."""
+        """Stop the sandbox and kill its containers without grace: the kubelet stops them before, if it wants grace."""
         for container in list(sandbox.containers.values()):
             self._processes.kill(container)
             while container.is_running:

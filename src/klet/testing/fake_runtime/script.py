@@ -18,7 +18,7 @@ def no_latency(_rpc: str, _rng: random.Random) -> timedelta:
 
 
 def random_latency(longest: timedelta) -> Latency:
-    """Each call takes something up to that; drawn from the runtime's seed."""
+    """Return a latency up to that for each call, drawn from the runtime's seed."""
     return lambda _rpc, rng: longest * rng.random()
 
 

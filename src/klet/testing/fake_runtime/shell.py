@@ -158,7 +158,7 @@ def _run_output(run: _Run, words: list[str]) -> None:
 
 
 def _say(run: _Run, text: str, *, stream: Stream = "stdout", newline: bool = True) -> None:
-    """A line that was left open goes on."""
+    """Print a line; one that was left open continues."""
     last = run.lines[-1] if run.lines else None
     if last is not None and not last.newline and last.at == run.at and last.stream == stream:
         run.lines[-1] = replace(last, text=last.text + text, newline=newline)
@@ -167,5 +167,5 @@ def _say(run: _Run, text: str, *, stream: Stream = "stdout", newline: bool = Tru
 
 
 def _split(script: str) -> list[str]:
-    """At semicolons outside of quotes."""
+    """Split at semicolons outside of quotes."""
     return [part.strip() for part in re.findall(r"""(?:'[^']*'|"[^"]*"|[^;'"])+""", script) if part.strip()]

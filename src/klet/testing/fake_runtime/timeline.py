@@ -62,7 +62,7 @@ class TimerQueue:
             self.now = now
 
     def stamp(self) -> int:
-        """Nanoseconds since 1970, later than every stamp before: real runtimes never do two things at one instant."""
+        """Return nanoseconds since 1970, later than every stamp before: no runtime does two things at one instant."""
         self._last_stamp = max(nanoseconds(self.now), self._last_stamp + 1)
         return self._last_stamp
 

@@ -8,7 +8,7 @@ from klet.wire import cri_v1_pb2 as pb
 
 
 def sandbox_item(sandbox: Sandbox) -> pb.PodSandbox:
-    """To be copied into an answer: what never changes is put together once."""
+    """Return an item to be copied into an answer: what never changes is put together once."""
     if sandbox.item is None:
         sandbox.item = pb.PodSandbox(
             id=sandbox.id,
@@ -23,7 +23,7 @@ def sandbox_item(sandbox: Sandbox) -> pb.PodSandbox:
 
 
 def sandbox_status(sandbox: Sandbox) -> pb.PodSandboxStatus:
-    """To be copied into an answer; built again only if something about the sandbox has changed."""
+    """Return a status to be copied into an answer; built again only if something about the sandbox has changed."""
     shows = (sandbox.state, sandbox.has_network)
     if sandbox.status is not None and sandbox.shows == shows:
         return sandbox.status
@@ -60,7 +60,7 @@ def sandbox_info(sandbox: Sandbox) -> str:
 
 
 def container_item(container: FakeContainer) -> pb.Container:
-    """To be copied into an answer."""
+    """Return an item to be copied into an answer."""
     if container.item is None:
         container.item = pb.Container(
             id=container.id,
@@ -77,7 +77,7 @@ def container_item(container: FakeContainer) -> pb.Container:
 
 
 def container_status(container: FakeContainer, images: ImageStore) -> pb.ContainerStatus:
-    """To be copied into an answer; built again only if something about the container has changed."""
+    """Return a status to be copied into an answer; built again only if something about the container has changed."""
     image, image_ref = _image_of(container, images)
     shows = (
         container.state,

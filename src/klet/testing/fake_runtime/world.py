@@ -161,7 +161,7 @@ class World:
             self._taken.discard(int(high) * 256 + int(low))
 
     def reserve(self, kind: str, name: str, id_: str) -> None:
-        """Names are unique among sandboxes, and among containers."""
+        """Reserve a name: they are unique among sandboxes, and among containers."""
         holder = self._names.setdefault((kind, name), id_)
         if holder != id_:
             raise RpcFailure(

@@ -48,7 +48,7 @@ class NoCorpus:
         return []
 
     def keep(self, data: bytes) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def save(self, _finding: FuzzFinding) -> Path | None:
         return None

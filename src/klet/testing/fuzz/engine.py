@@ -4,15 +4,18 @@ One seed makes one sequence of inputs from the target's own ones, whatever the m
 about the next input. What is kept from before (`corpus.py`) comes first when it is given.
 """
 
+import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import Final, Protocol
+from types import CodeType, FrameType
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
+import klet
 from klet.testing.fuzz.corpus import FuzzFinding
-from klet.testing.fuzz.coverage import LineCoverage
 from klet.testing.fuzz.growth import find_growth
 from klet.testing.fuzz.judge import judge
 from klet.testing.fuzz.minimise import minimise
@@ -24,6 +27,64 @@ MOST_FINDINGS: Final = 20
 _NEW_ONES: Final = 0.3
 """How often one of the newest inputs is taken."""
 _NEWEST: Final = 16
+_HOME: Final = str(Path(klet.__file__).parent) + "/"
+_TESTING: Final = f"{_HOME}testing/"
+
+
+class LineCoverage:
+    """The lines seen so far, of the code under test alone."""
+
+    def __init__(self, homes: tuple[str, ...] = (_HOME,), besides: tuple[str, ...] = (_TESTING,)) -> None:
+        self._homes = homes
+        self._besides = besides
+        # By id: to hash a code object costs as much as all of its constants.
+        self._unseen: dict[int, set[int]] = {}
+        self._codes: list[CodeType] = []
+        self._seen = 0
+        self._is_fresh = False
+
+    @property
+    def seen(self) -> int:
+        """How many lines."""
+        return self._seen
+
+    def take_fresh(self) -> bool:
+        """Return whether a line was seen for the first time since the last question."""
+        fresh, self._is_fresh = self._is_fresh, False
+        return fresh
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        before = sys.gettrace()
+        sys.settrace(self._enter)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+    def _enter(self, frame: FrameType, _event: str, _argument: object) -> Any:
+        unseen = self._unseen.get(id(frame.f_code))
+        if unseen is None:
+            unseen = self._learn(frame.f_code)
+        return self._follow if unseen else None
+
+    def _follow(self, frame: FrameType, event: str, _argument: object) -> Any:
+        if event == "line":
+            unseen = self._unseen[id(frame.f_code)]
+            if frame.f_lineno in unseen:
+                unseen.discard(frame.f_lineno)
+                self._seen += 1
+                self._is_fresh = True
+        return self._follow
+
+    def _learn(self, code: CodeType) -> set[int]:
+        path = code.co_filename
+        is_ours = path.startswith(self._homes) and not path.startswith(self._besides)
+        # The line of the definition is no line that runs.
+        lines = {line for _, _, line in code.co_lines() if line is not None and line != code.co_firstlineno}
+        self._codes.append(code)
+        self._unseen[id(code)] = found = lines if is_ours else set()
+        return found
 
 
 class CorpusStore(Protocol):
@@ -120,7 +181,7 @@ class Fuzzer:
 
 
 def choose_recipe(target: FuzzTarget, inputs: Sequence[bytes], *, seed: int, number: int) -> Recipe:
-    """What to measure next. Its random numbers are its own: a measurement leaves the sequence of inputs alone."""
+    """Return what to measure next. Its random numbers are its own: measuring does not change the inputs."""
     random = Random(f"{target.name} {seed} {number}")
     return target.amplify(random, random.choice(inputs))
 

@@ -56,7 +56,7 @@ def count_lines(run: Run, data: bytes, *, most: int = _MOST_LINES) -> int:
 
 
 def is_steep(costs: Sequence[float]) -> bool:
-    """Whether the last two doublings made the rise three times as large; each cost is of twice the input before."""
+    """Return whether the last two doublings made the rise three times as large; each input is twice the one before."""
     rises = [after - before for before, after in pairwise(costs)]
     if len(rises) < _STEPS - 1 or min(rises[-3:]) <= 0:
         return False
@@ -138,6 +138,6 @@ def _measured(call: Callable[[], None], limits: Limits) -> float:
 
 
 def _run_quietly(run: Run, data: bytes) -> None:
-    """What is wrong with the result is judged elsewhere (`judge.py`)."""
+    """Run, and ignore the result, which is checked elsewhere (`judge.py`)."""
     with suppress(Exception):
         run(data)

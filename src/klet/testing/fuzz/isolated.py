@@ -172,7 +172,7 @@ def _too_much(memory: int) -> str:
 
 
 def _live(work: Callable[[], bytes], answers: int) -> None:
-    """The whole life of the child, which must never return into its parent's code."""
+    """Run the child, which must never return into its parent's code."""
     code = _FAILED
     faulthandler.disable()  # what a child dies of is said once
     try:

@@ -42,7 +42,7 @@ Amplify: TypeAlias = Callable[[Random, bytes], Recipe]
 
 
 def piece_size(data: bytes) -> int:
-    """Into pieces of what size to cut an input that comes bit by bit.
+    """Return the size of the pieces of an input that arrives bit by bit.
 
     Each input has a size of its own, the large ones of a recipe all the same: their costs are compared.
     """

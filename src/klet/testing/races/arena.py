@@ -79,7 +79,7 @@ class Arena(msgspec.Struct, frozen=True):
             os.close(inside)
 
     def _give_away(self) -> None:
-        """The racers have no privileges: what they fight for has to be theirs."""
+        """Change the owner: the racers have no privileges, and what they fight for has to be theirs."""
         if os.geteuid() == 0:
             for path in (self.base, *self.base.rglob("*")):
                 os.lchown(path, NOBODY, NOBODY)
@@ -87,7 +87,7 @@ class Arena(msgspec.Struct, frozen=True):
 
 @contextmanager
 def open_arena() -> Iterator[Arena]:
-    """A fresh arena in the directory for temporary files; it is removed afterwards."""
+    """Make a fresh arena in the directory for temporary files; it is removed afterwards."""
     arena = Arena(Path(tempfile.mkdtemp(prefix="klet-race-")))
     try:
         arena.base.chmod(0o755)

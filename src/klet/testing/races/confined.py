@@ -46,7 +46,7 @@ class Child:
         self._lifeline = -1
 
     def result(self, *, within: float) -> bytes:
-        """What its work has returned. One that takes longer is killed: then, as for one that failed, ChildError."""
+        """Return the result of its work. One that takes longer is killed: then, as for one that failed, ChildError."""
         poll = select.poll()
         poll.register(self._results, select.POLLIN)
         data = b""
@@ -99,7 +99,7 @@ def why_no_mounts() -> str | None:
 
 
 def _live(work: Callable[[Callable[[], bool]], bytes], results: int, lifeline: int, *, mounts: bool) -> None:
-    """The whole life of the child, which must never return into its parent's code."""
+    """Run the child, which must never return into its parent's code."""
     poll = select.poll()
     poll.register(lifeline, select.POLLIN)
     answer = _FAILED

@@ -1,10 +1,13 @@
 """Sets an attacker on a victim until the victim does harm or the time is over."""
 
 import os
+import random
 import signal
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from types import FrameType
 from typing import Final, Protocol
@@ -16,7 +19,6 @@ from klet.errors import KletError
 from klet.testing.races import confined
 from klet.testing.races.arena import TOKEN, Arena, Oracle
 from klet.testing.races.attacker import Attacker, Swap
-from klet.testing.races.interruptions import Interruptions
 
 STALL: Final = 5.0
 """Seconds that one attempt may take; nothing that a victim does has a reason to wait."""
@@ -24,6 +26,44 @@ _GRACE: Final = 30.0
 _BETWEEN_LOOKS: Final = 16
 """Attempts between two looks at the sentinels: a look may cost more than an attempt. Harm stays; a mount may not."""
 _REFUSALS: Final = 3
+_CHANCES: Final = (0.02, 0.1, 0.3)
+"""How often a call is interrupted: one attempt makes a dozen of them, another hundreds."""
+
+
+class Interruptions:
+    """Moves of an attacker before calls of functions in C, on every thread that is started meanwhile."""
+
+    def __init__(self, *, attacker: Attacker, seed: int) -> None:
+        self._moves = attacker.moves()
+        self._random = random.Random(seed)
+        self._chance = 0.0
+        self._moving = threading.Lock()
+
+    def __enter__(self) -> None:
+        threading.setprofile(self._look)
+        sys.setprofile(self._look)
+
+    def __exit__(self, *_error: object) -> None:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+    @contextmanager
+    def allowed(self) -> Iterator[None]:
+        """Allow interruptions inside the block."""
+        self._chance = self._random.choice(_CHANCES)
+        try:
+            yield
+        finally:
+            self._chance = 0.0
+
+    def _look(self, _frame: FrameType, event: str, _argument: object) -> None:
+        if event != "c_call" or self._random.random() >= self._chance:
+            return
+        if self._moving.acquire(blocking=False):  # otherwise another thread has it move
+            try:
+                next(self._moves)
+            finally:
+                self._moving.release()
 
 
 class Victim(Protocol):
@@ -112,7 +152,7 @@ def _interleave(attacker: Attacker, defence: "_Defence", seconds: float, *, seed
 
 
 def _let_loose(attacker: Attacker, defence: "_Defence", seconds: float, *, mounts: bool) -> RaceOutcome:
-    """Each side has a processor of its own if there are two: otherwise neither moves while the other does."""
+    """Give each side a processor of its own if there are two: otherwise neither moves while the other does."""
     here, there = choose_processors(os.sched_getaffinity(0), number=os.getpid())
 
     def defend(_is_over: Callable[[], bool]) -> bytes:
@@ -143,7 +183,7 @@ def _outcome_of(work: Callable[[Callable[[], bool]], bytes], seconds: float, *, 
 
 
 def choose_processors(allowed: AbstractSet[int], *, number: int) -> tuple[int, int]:
-    """One for the victim and one for the attacker, of those that may be used; races with other numbers take others."""
+    """Return one for the victim and one for the attacker, of those that may be used; other races take others."""
     processors = sorted(allowed)
     return processors[number % len(processors)], processors[(number + 1) % len(processors)]
 

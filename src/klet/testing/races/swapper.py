@@ -15,7 +15,7 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def exchange(first: str | Path, second: str | Path, *, first_in: int = HERE, second_in: int = HERE) -> None:
-    """Each becomes the other, in one step (renameat2). Names may be relative to open directories."""
+    """Exchange the two in one step (renameat2). Names may be relative to open directories."""
     _rename(first, second, first_in, second_in, _EXCHANGE)
 
 

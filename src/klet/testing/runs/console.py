@@ -32,7 +32,7 @@ class Console:
         self._output.flush()
 
     def begin(self, part: str) -> None:
-        """A part has begun; its first progress is due in a while."""
+        """Note that a part has begun; its first progress is due in a while."""
         self._said[part] = self._clock.monotonic()
 
     def progress(self, part: str, text: str) -> None:

@@ -5,15 +5,15 @@ Set-up, call and tear-down of a test have its deadline each, and the import of a
 
 import faulthandler
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path, PurePath
 from typing import Any, Final, TypeVar
 
 import pytest
 
 from klet.aio.clock import SystemClock
+from klet.errors import KletError
 from klet.testing.control_plane.programs import RELEASE_VARIABLE
-from klet.testing.runs.limits import LimitError, choose_limit, parse_limits, parse_seconds
 from klet.testing.runs.records import (
     Begun,
     Collected,
@@ -33,6 +33,40 @@ T = TypeVar("T")
 NAME: Final = __name__
 _GRACE: Final = "10"
 _LONGEST_REASON: Final = 300
+DEFAULT_LIMIT: Final = 300.0
+
+
+class LimitError(KletError):
+    """A limit that cannot be read."""
+
+
+def parse_limits(lines: Iterable[str]) -> dict[PurePath, float]:
+    """Read lines such as `tests/unit: 60`."""
+    limits = {}
+    for line in lines:
+        directory, colon, seconds = line.partition(":")
+        if not colon:
+            raise LimitError(f"deadlines: {line!r} is not of the form <directory>: <seconds>")
+        limits[PurePath(directory.strip())] = parse_seconds(seconds)
+    return limits
+
+
+def parse_seconds(text: object) -> float:
+    try:
+        seconds = float(str(text))
+    except ValueError as error:
+        raise LimitError(f"a deadline is a number of seconds, not {text!r}") from error
+    if not 0 <= seconds < float("inf"):
+        raise LimitError(f"a deadline is 0, for none, or more seconds, not {text!r}")
+    return seconds
+
+
+def choose_limit(path: PurePath, limits: Mapping[PurePath, float]) -> float:
+    """Return the limit of the nearest directory that has one; the path is relative to where the limits are written."""
+    for directory in (path, *path.parents):
+        if directory in limits:
+            return limits[directory]
+    return DEFAULT_LIMIT
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -88,7 +88,7 @@ def _next_link(awaited: object) -> tuple[FrameType | None, object] | None:
 
 
 def _hidden_link(awaited: object) -> tuple[None, object] | None:
-    """The awaitables of futures, `async for` and `async with` show what they drive to the garbage collector alone."""
+    """Find what the awaitables of futures, `async for` and `async with` drive: only the garbage collector sees it."""
     for referent in gc.get_referents(awaited):
         if isinstance(referent, AsyncGeneratorType | CoroutineType | GeneratorType | asyncio.Future):
             return None, referent

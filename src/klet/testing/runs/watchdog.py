@@ -148,7 +148,7 @@ class RunWatchdog:
         os._exit(ENDED_CODE)
 
     def _alarm(self, _number: int, frame: FrameType | None) -> None:
-        """In the main thread, at a strike; or on a signal from outside that asks for the stacks."""
+        """Act in the main thread, at a strike; or on a signal from outside that asks for the stacks."""
         watch = self._watch
         if watch is None or not watch.strikes:
             self._write(f"\n+++ stacks\n{render_stacks()}+++\n")

@@ -25,4 +25,4 @@ class ImagePlugin(VolumePlugin):
         return None
 
     async def tear_down(self, uid: PodUID, name: str) -> None:
-        """Nothing to do."""
+        """Do nothing."""

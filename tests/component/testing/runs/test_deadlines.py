@@ -53,7 +53,7 @@ HANGING = """
             except asyncio.CancelledError:
                 pass
 
-    async def test_deaf_to_exceptions():
+    async def test_code_that_catches_every_exception():
         try:
             await asyncio.sleep(1000)
         except BaseException:
@@ -106,7 +106,9 @@ def hanging(session_of):
         pytest.param("test_async", "call", id="a coroutine with tasks"),
         pytest.param("test_blocked_loop", "call", id="a coroutine that blocks its loop"),
         pytest.param("test_stubborn", "call", id="a coroutine that ignores cancellation"),
-        pytest.param("test_deaf_to_exceptions", "call", id="a coroutine that takes every exception and ends well"),
+        pytest.param(
+            "test_code_that_catches_every_exception", "call", id="a coroutine that takes every exception and ends well"
+        ),
         pytest.param("test_uvloop", "call", id="another loop"),
         pytest.param("test_set_up", "set-up", id="a fixture"),
         pytest.param("test_tear_down", "tear-down", id="the end of a fixture"),

@@ -11,15 +11,15 @@ from klet.wire import cri_v1_pb2 as pb
 pytestmark = [pytest.mark.root, pytest.mark.containerd]
 
 
-async def test_a_pod_lives_from_manifest_to_nothing(newer_node, newer_cri, newer_containerd, manifest):
+async def test_a_pod_runs_from_its_manifest_to_its_removal(newer_node, newer_cri, newer_containerd, manifest):
     """The node is configured for systemd: klet follows the runtime, which makes cgroups itself."""
     assert (await newer_cri.version(pb.VersionRequest())).runtime_version.startswith("2.")
-    told = await newer_cri.runtime_config(pb.RuntimeConfigRequest())
-    assert told.linux.cgroup_driver == pb.CGROUPFS
+    reported = await newer_cri.runtime_config(pb.RuntimeConfigRequest())
+    assert reported.linux.cgroup_driver == pb.CGROUPFS
     newer_node.write("web", manifest("web", init={"first": "true"}, main="echo hello; sleep 1000"))
     newer_node.write("short", manifest("short", main="exit 3", spec={"restartPolicy": "Never"}))
     async with newer_node.run(cgroupDriver="systemd") as agent:
-        await agent.heard("web", "Ready")
+        await agent.recorded("web", "Ready")
         assert await agent.first_line("web", "main") == "hello\n"
         await agent.until(lambda pods: pods["short"].status.phase == "Failed", what="the failure")
         pod = await agent.pod("web")
@@ -27,9 +27,9 @@ async def test_a_pod_lives_from_manifest_to_nothing(newer_node, newer_cri, newer
         assert any(path.exists() for path in (Path(f"/sys/fs/cgroup/memory{cgroup}"), Path(f"/sys/fs/cgroup{cgroup}")))
         for name in ("web", "short"):
             newer_node.remove(name)
-            await agent.heard(name, "Stopped", "Finished", "Removed")
+            await agent.recorded(name, "Stopped", "Finished", "Removed")
         assert not (await newer_cri.list_pod_sandbox(pb.ListPodSandboxRequest())).items
-        # No deprecated setting in the configuration that klet wrote, and all handlers told.
+        # No deprecated setting in the configuration that klet wrote, and all handlers reported.
         status = await newer_cri.status(pb.StatusRequest())
         conditions = {condition.type: condition.status for condition in status.status.conditions}
         assert conditions["ContainerdHasNoDeprecationWarnings"]
@@ -45,8 +45,8 @@ async def test_a_pod_has_users_of_its_own(newer_node, manifest):
     newer_node.write("users", pod)
     newer_node.write("plain", manifest("plain", main="echo $(cat /proc/self/uid_map); sleep 1000"))
     async with newer_node.run() as agent:
-        await agent.heard("users", "Ready")
-        await agent.heard("plain", "Ready")
+        await agent.recorded("users", "Ready")
+        await agent.recorded("plain", "Ready")
         directory = newer_node.root / "pods" / (await agent.pod("users")).metadata.uid
         (given,) = json.loads((directory / "userns").read_text())["uidMappings"]
         assert given["hostId"] >= 65536
@@ -57,7 +57,7 @@ async def test_a_pod_has_users_of_its_own(newer_node, manifest):
         assert (directory / "volumes/kubernetes.io~empty-dir/data").stat().st_uid == 0
         assert (await agent.first_line("plain", "main")).split() == ["0", "0", "4294967295"]
         newer_node.remove("users")
-        await agent.heard("users", "Finished", "Removed")
+        await agent.recorded("users", "Finished", "Removed")
         assert not directory.exists()
 
 
@@ -81,7 +81,7 @@ async def test_read_only_down_to_the_last_mount(newer_node, manifest, nested_mou
     async with newer_node.run() as agent:
         said = {}
         for name in modes:
-            await agent.heard(name, "Ready")
+            await agent.recorded(name, "Ready")
             said[name] = (await agent.first_line(name, "main")).strip()
         assert said == {"must": "refused", "may": "refused", "no": "written"}
 
@@ -95,13 +95,13 @@ async def test_events_of_the_cri_are_followed_where_containerd_refuses_its_own(
         node = build_node(daemon)
         node.write("short", manifest("short", main="sleep 1", spec={"restartPolicy": "Never"}))
         async with node.run() as agent:
-            await agent.heard("short", "Ready")
+            await agent.recorded("short", "Ready")
             await agent.until(lambda pods: pods["short"].status.phase == "Succeeded", what="the end")
             # Not by relisting, which comes once in a minute while there is a stream.
             assert '"The runtime has no such event stream" stream="ContainerdEvents"' in agent.log
             assert "relisting instead" not in agent.log
             node.remove("short")
-            await agent.heard("short", "Finished", "Removed")
+            await agent.recorded("short", "Finished", "Removed")
 
 
 async def test_a_container_without_the_groups_of_its_image(newer_node, newer_cri, manifest):
@@ -109,5 +109,5 @@ async def test_a_container_without_the_groups_of_its_image(newer_node, newer_cri
     context = {"securityContext": {"supplementalGroupsPolicy": "Strict", "runAsUser": 1000, "runAsGroup": 1000}}
     newer_node.write("strict", manifest("strict", main="id -G; sleep 1000", spec=context))
     async with newer_node.run() as agent:
-        await agent.heard("strict", "Ready")
+        await agent.recorded("strict", "Ready")
         assert await agent.first_line("strict", "main") == "1000\n"

@@ -1,4 +1,4 @@
-"""What containerd 1.6 lacks is told in upstream's words, and the rest of the node goes on."""
+"""What containerd 1.6 lacks is reported in upstream's words, and the rest of the node goes on."""
 
 from contextlib import aclosing
 
@@ -20,7 +20,7 @@ async def _is_that_old(cri):
 async def test_user_namespaces(node, manifest):
     node.write("users", manifest("users", main="sleep 1000", spec={"hostUsers": False}))
     async with node.run() as agent:
-        (failure,) = await agent.heard("users", "FailedCreatePodSandBox")
+        (failure,) = await agent.recorded("users", "FailedCreatePodSandBox")
         why = "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
         assert failure["message"] == f"Failed to create pod sandbox: {why}"
 
@@ -33,7 +33,7 @@ async def test_recursive_read_only_mounts(node, manifest, nested):
         pod["spec"]["containers"][0]["volumeMounts"] = [mount]
         node.write(name, pod)
     async with node.run() as agent:
-        await agent.heard("must", "PodAdded")
+        await agent.recorded("must", "PodAdded")
         why = 'volume "data" requested recursive read-only mode, but it is not supported by the runtime'
         await agent.until(
             lambda pods: any(
@@ -44,7 +44,7 @@ async def test_recursive_read_only_mounts(node, manifest, nested):
             ),
             what="the refusal",
         )
-        await agent.heard("may", "Ready")
+        await agent.recorded("may", "Ready")
         assert " /data ro" in await agent.first_line("may", "main")
 
 

@@ -42,8 +42,8 @@ async def test_a_pod_runs_under_crun_and_its_overhead_counts(node, cri, containe
     node.write("quick", pod)
     node.write("plain", manifest("plain", main="sleep 1000"))
     async with node.run(klet_config(QUICK)) as agent:
-        await agent.heard("quick", "Ready")
-        await agent.heard("plain", "Ready")
+        await agent.recorded("quick", "Ready")
+        await agent.recorded("plain", "Ready")
         pods = await agent.pods()
         states = {}
         for name, found in pods.items():
@@ -63,20 +63,20 @@ async def test_a_pod_runs_under_crun_and_its_overhead_counts(node, cri, containe
             "memory": "16Mi",
         }
         node.remove("quick")
-        await agent.heard("quick", "Finished", "Removed")
+        await agent.recorded("quick", "Finished", "Removed")
 
 
-async def test_an_unknown_class_is_told_as_upstream_tells_it(node, manifest, klet_config):
+async def test_an_unknown_class_is_reported_as_upstream_does(node, manifest, klet_config):
     node.write("odd", manifest("odd", main="sleep 1000", spec={"runtimeClassName": "kata"}))
     async with node.run(klet_config(QUICK)) as agent:
-        (failure,) = await agent.heard("odd", "FailedCreatePodSandBox")
+        (failure,) = await agent.recorded("odd", "FailedCreatePodSandBox")
         assert failure["message"] == 'Failed to create pod sandbox: runtimeclass.node.k8s.io "kata" not found'
 
 
 async def test_a_handler_that_the_runtime_does_not_have(node, manifest, klet_config):
     node.write("odd", manifest("odd", main="sleep 1000", spec={"runtimeClassName": "vm"}))
     async with node.run(klet_config({"metadata": {"name": "vm"}, "handler": "kata"})) as agent:
-        (failure,) = await agent.heard("odd", "FailedCreatePodSandBox")
+        (failure,) = await agent.recorded("odd", "FailedCreatePodSandBox")
         assert failure["message"].startswith("Failed to create pod sandbox: rpc error: code = Unknown desc = ")
         assert 'no runtime for "kata" is configured' in failure["message"]
 

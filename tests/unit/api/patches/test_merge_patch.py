@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klet.api.patches.equality import same
-from klet.api.patches.merge_patch import apply_merge_patch, create_merge_patch
+from klet.api.patches.merge_patch import apply_merge_patch, create_merge_patch, same
 
 full = st.booleans() | st.integers(-3, 3) | st.sampled_from(["a", "b"])
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from klet.api.codec import convert, to_builtins
 from klet.api.meta import ObjectMeta
 from klet.api.node import Node
-from klet.api.patches.equality import same
+from klet.api.patches.merge_patch import same
 from klet.api.patches.metadata import merge_list
 from klet.api.patches.strategic import apply_strategic_patch
 from klet.api.patches.strategic_diff import create_strategic_patch

@@ -2,10 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from klet.cli.node.kubelet_config import build_kubelet_configuration, choose_resolv_conf
+from klet.cli.node.kubelet_config import build_klet_configuration, build_kubelet_configuration, choose_resolv_conf
 from klet.cli.node.paths import node_names, node_paths
 from klet.cli.node.record import NodeRecord
 from klet.config.files import load_configuration
+from klet.config.klet import load_klet_configuration
 
 STATE = Path("/srv/node")
 
@@ -50,3 +51,9 @@ def test_the_agent_accepts_the_configuration_and_it_is_safe():
 )
 def test_choose_resolv_conf(text, systemd, expected):
     assert choose_resolv_conf(text, has_systemd_resolv_conf=systemd) == expected
+
+
+def test_the_agent_accepts_the_configuration():
+    text = build_klet_configuration(handlers=("runc", "crun"))
+    classes = load_klet_configuration("/srv/node/etc/klet.yaml", text.encode()).runtime_classes
+    assert [(each.metadata.name, each.handler) for each in classes] == [("runc", "runc"), ("crun", "crun")]

@@ -13,7 +13,7 @@ def test_a_pid_file_names_one_process_only(tmp_path):
     assert read_pid_file(path) is None
 
 
-def test_a_missing_or_damaged_file_names_nobody(tmp_path):
+def test_a_missing_or_damaged_file_names_no_process(tmp_path):
     path = tmp_path / "pid"
     assert read_pid_file(path) is None
     path.write_text("12")

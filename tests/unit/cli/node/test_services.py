@@ -38,7 +38,7 @@ def test_plan_services(now, wanted, stop, start):
         pytest.param(0, 0, 0.2, id="the first failure"),
         pytest.param(0.2, 1, 0.4, id="the next one doubles"),
         pytest.param(25, 1, 30, id="up to the longest"),
-        pytest.param(30, 60, 0.2, id="a steady life starts over"),
+        pytest.param(30, 60, 0.2, id="a container that ran for long starts over"),
     ],
 )
 def test_restart_delay(previous, lived, expected):

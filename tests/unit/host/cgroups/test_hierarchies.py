@@ -38,7 +38,7 @@ def v2(tmp_path):
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_a_glance_tells_whether_a_cgroup_is_there(request, version):
+def test_one_read_shows_whether_a_cgroup_exists(request, version):
     hierarchy = request.getfixturevalue(version)
     assert (hierarchy.has("/pod"), hierarchy.has("/other")) == (True, False)
 

@@ -6,7 +6,7 @@ import pytest
 
 from klet.host.errors import CgroupMissing, FileMissing, HostError, MalformedFile
 from klet.host.machine.info import Cpu, SystemVersions
-from klet.host.machine.reader import MachineReader, parse_cpu_models, parse_os_release
+from klet.host.machine.reader import MachineReader, parse_os_release
 
 MOUNTS = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n"
 OLD_MOUNTS = "30 20 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
@@ -70,7 +70,7 @@ def test_topology(machine, write):
     assert machine.topology() == (Cpu(0, 0, 0, 0), Cpu(1, 0, 0, 0), Cpu(4, 2, 1, 1))
 
 
-def test_topology_that_the_kernel_does_not_tell(machine, write):
+def test_topology_that_the_kernel_does_not_report(machine, write):
     write("sys/devices/system/cpu/online", "0-1\n")
     write("sys/devices/system/cpu/cpu1/topology/physical_package_id", "-1\n")
     assert machine.topology() == (Cpu(0, 0, 0, 0), Cpu(1, 1, 0, 0))
@@ -195,10 +195,3 @@ def test_thermal_files_come_in_the_order_of_the_cpus(machine, tmp_path):
     (tmp_path / "sys/devices/system/cpu/cpu3").mkdir()
     names = [path.split("/")[-2] for path in machine.thermal_paths()]
     assert names == ["cpu2", "cpu10"]
-
-
-def test_cpu_models(machine, write):
-    text = "processor\t: 0\nmodel name\t: Fast 3000\n\nprocessor\t: 1\n\nHardware : board\n"
-    assert parse_cpu_models(text) == ("Fast 3000", "")
-    write("proc/cpuinfo", text)
-    assert machine.cpu_models() == ("Fast 3000", "")

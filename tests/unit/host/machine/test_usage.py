@@ -1,20 +1,17 @@
 """Measurements of a machine whose files a test writes."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
 from klet.host.errors import FileError, MalformedFile
 from klet.host.machine.usage import (
-    LoadAverage,
     MemoryUsage,
     SwapUsage,
     UsageReader,
     parse_boot_time,
-    parse_load_average,
     parse_meminfo,
     parse_swaps,
-    parse_uptime,
 )
 
 MEMINFO = """\
@@ -73,26 +70,6 @@ def test_a_hostile_boot_time(seconds):
         parse_boot_time(f"btime {seconds}\n")
 
 
-def test_uptime_and_load():
-    assert parse_uptime("12.50 20.00\n") == timedelta(seconds=12.5)
-    assert parse_load_average("0.10 0.20 0.30 2/345 999\n") == LoadAverage(0.1, 0.2, 0.3, 2, 345)
-
-
-@pytest.mark.parametrize("text", ["", "x y"])
-def test_malformed_uptime_and_load(text):
-    with pytest.raises(MalformedFile):
-        parse_uptime(text)
-    with pytest.raises(MalformedFile):
-        parse_load_average(text)
-
-
-@pytest.mark.parametrize("text", ["inf 1", "nan 1", "9e99 1", "-1 1", "x" * 100_000])
-def test_a_hostile_uptime(text):
-    with pytest.raises(MalformedFile) as caught:
-        parse_uptime(text)
-    assert len(str(caught.value)) < QUOTED
-
-
 def test_swaps():
     text = "Filename\tType\tSize\tUsed\tPriority\n/dev/sda2  partition  100  7  -2\n"
     assert parse_swaps(text) == (SwapUsage("/dev/sda2", "partition", 100 << 10, 7 << 10),)
@@ -103,28 +80,19 @@ def test_swaps():
 
 def test_the_reader_reads_below_its_root(tmp_path):
     proc = tmp_path / "proc"
-    (proc / "sys/kernel").mkdir(parents=True)
-    files = {
-        "meminfo": MEMINFO, "stat": "btime 1\n", "uptime": "5.0 1.0\n", "loadavg": "0 0 0 1/2 3\n",
-        "sys/kernel/pid_max": "4194304\n",
-    }  # fmt: skip
+    proc.mkdir()
+    files = {"meminfo": MEMINFO, "stat": "btime 1\n"}
     for name, text in files.items():
         (proc / name).write_text(text)
     reader = UsageReader(root=tmp_path)
     assert reader.memory().total == 8000 << 10
     assert reader.swaps() == ()
     assert reader.boot_time() == datetime.fromtimestamp(1, UTC)
-    assert reader.uptime() == timedelta(seconds=5)
-    assert reader.load_average().threads == 2
-    assert reader.max_pid() == 4194304
 
 
-def test_a_number_that_is_none_and_a_file_without_end(tmp_path):
-    (tmp_path / "proc/sys/kernel").mkdir(parents=True)
-    (tmp_path / "proc/sys/kernel/pid_max").write_text("many\n")
+def test_a_file_without_end(tmp_path):
+    (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text(MEMINFO * 20_000)
     reader = UsageReader(root=tmp_path)
-    with pytest.raises(MalformedFile, match="pid_max is"):
-        reader.max_pid()
     with pytest.raises(FileError, match="longer than"):
         reader.memory()

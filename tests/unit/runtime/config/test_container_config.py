@@ -203,7 +203,7 @@ def test_values_that_are_not_text_are_sent_as_they_are():
     assert [(pair.key, pair.value) for pair in config.envs] == [("RAW", b"\xff")]
 
 
-def test_a_wrong_mount_is_told_before_a_wrong_user():
+def test_a_wrong_mount_is_reported_before_a_wrong_user():
     container = replace(
         make_container("c"),
         volume_mounts=(VolumeMount(name="gone", mount_path="/x"),),

@@ -280,7 +280,7 @@ def test_memory_quality_of_service_needs_version_2():
     assert not built(TYPICAL, ResourceRules(memory_qos=MEMORY_QOS)).unified
 
 
-def test_a_node_of_which_nothing_is_allocatable_slows_nobody_down():
+def test_a_node_of_which_nothing_is_allocatable_slows_no_pod_down():
     rules = ResourceRules(is_unified=True, memory_qos=change(MEMORY_QOS, allocatable=0))
     assert dict(built(pod(container({"memory": "1Ki"})), rules).unified) == {"memory.min": "1024"}
 

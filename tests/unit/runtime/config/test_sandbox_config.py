@@ -221,7 +221,7 @@ def test_an_unknown_policy_of_groups():
         built(pod_with(security_context=context))
 
 
-def test_a_user_namespace_is_told_to_the_runtime():
+def test_a_user_namespace_is_passed_to_the_runtime():
     mapping = cri.IDMapping(host_id=65536, container_id=0, length=65536)
     users = cri.UserNamespace(mode=cri.POD, uids=[mapping], gids=[mapping])
     config = build_sandbox_config(

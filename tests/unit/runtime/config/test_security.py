@@ -292,7 +292,7 @@ def test_a_local_apparmor_profile_needs_a_name():
         pytest.param("Unmasked", [], id="unmasked"),
     ],
 )
-def test_what_tells_how_hot_the_cpus_are_is_masked(proc_mount, expected):
+def test_the_temperature_of_the_cpus_is_masked(proc_mount, expected):
     settings = SecuritySettings(thermal_paths=("/sys/devices/system/cpu/cpu0/thermal_throttle",))
     context = Case(own=SecurityContext(proc_mount=proc_mount)).built(settings=settings)
     assert list(context.masked_paths) == expected

@@ -1,4 +1,4 @@
-"""Where the last words of a container are, and how they are read."""
+"""Where the termination message of a container are, and how they are read."""
 
 import pytest
 
@@ -127,5 +127,5 @@ async def test_how_they_are_read(where, files, expected):
         pytest.param("oops", "bye", cri.CONTAINER_RUNNING, "", id="not of one that runs"),
     ],
 )
-def test_how_they_are_told(message, words, state, expected):
+def test_how_they_are_reported(message, words, state, expected):
     assert build_container_record(ended(message=message, state=state), termination_message=words).message == expected

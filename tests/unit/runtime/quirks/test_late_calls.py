@@ -85,7 +85,7 @@ POD = ("web", "uid-1", "")
         ),
     ],
 )
-def test_a_late_answer_is_told_once_and_names_the_pod(method, request_, patience, subject):
+def test_a_late_answer_is_reported_once_and_names_the_pod(method, request_, patience, subject):
     assert patience_for(request_) == timedelta(seconds=patience)
     assert recorded(method, request_, takes=patience - 1) == []
     late, answered = ("RuntimeNotAnswering", *subject), ("RuntimeAnswered", *subject)

@@ -22,10 +22,10 @@ class Runtime:
 
     def __init__(self, **failures: list[CriError]) -> None:
         self._failures = failures
-        self.heard: list[str] = []
+        self.calls: list[str] = []
 
     async def call(self, method, _request, *, timeout):  # noqa: ARG002 - the port has a deadline
-        self.heard.append(method.name)
+        self.calls.append(method.name)
         if self._failures.get(method.name):
             raise self._failures[method.name].pop(0)
         return method.response()
@@ -34,11 +34,11 @@ class Runtime:
 def remove(runtime: Runtime, method=calls.REMOVE_CONTAINER, request=REMOVE) -> list[str]:
     tasks = ContainerdTasks(connection=runtime, clock=LoopClock(epoch=EPOCH))
     run_virtual(LostTaskRemover(inner=runtime, tasks=tasks).call(method, request, timeout=timedelta(seconds=1)))
-    return runtime.heard
+    return runtime.calls
 
 
 @pytest.mark.parametrize(
-    ("failures", "heard"),
+    ("failures", "calls"),
     [
         pytest.param({}, ["RemoveContainer"], id="nothing is lost"),
         pytest.param(
@@ -58,8 +58,8 @@ def remove(runtime: Runtime, method=calls.REMOVE_CONTAINER, request=REMOVE) -> l
         ),
     ],
 )
-def test_what_is_asked_of_the_runtime(failures, heard):
-    assert remove(Runtime(**failures)) == heard
+def test_what_is_asked_of_the_runtime(failures, calls):
+    assert remove(Runtime(**failures)) == calls
 
 
 def test_a_sandbox_with_a_lost_container_is_removed():
@@ -76,7 +76,7 @@ def test_a_sandbox_with_a_lost_container_is_removed():
         pytest.param({"RemoveContainer": [LOST], "Delete": [BUSY] * ATTEMPTS}, BUSY, id="it does not die"),
     ],
 )
-def test_what_cannot_be_repaired_is_told(failures, error):
+def test_what_cannot_be_repaired_is_reported(failures, error):
     with pytest.raises(CriError) as caught:
         remove(Runtime(**failures))
     assert caught.value is error

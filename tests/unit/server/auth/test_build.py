@@ -1,4 +1,4 @@
-"""The gate that a configuration asks for."""
+"""The auth filter that a configuration asks for."""
 
 import random
 
@@ -10,8 +10,8 @@ from klet.config.sections import (
     Authorization,
     WebhookAuthentication,
 )
-from klet.server.auth.build import AuthError, AuthSettings, build_gate
-from klet.server.auth.gate import Asked, Turned
+from klet.server.auth.build import AuthError, AuthSettings, build_auth_filter
+from klet.server.auth.filter import AuthRefusal, AuthRequest
 from klet.server.auth.identity import User
 from klet.testing.clock import ManualClock
 
@@ -29,7 +29,7 @@ def build(authentication, authorization, *, reviewer=None):
     settings = AuthSettings(
         authentication=authentication, authorization=authorization, node_name="node-1", is_fine_grained=True
     )
-    return build_gate(
+    return build_auth_filter(
         settings,
         reviewer=reviewer,
         authorities=None,
@@ -60,9 +60,9 @@ def test_settings_that_cannot_work(authentication, authorization, reviewer, says
 
 
 async def test_anonymous_and_nobody():
-    open_gate = build(ANONYMOUS, ALWAYS)
-    assert await open_gate.admit(Asked(method="GET", path="/pods")) == User(
+    open_filter = build(ANONYMOUS, ALWAYS)
+    assert await open_filter.check(AuthRequest(method="GET", path="/pods")) == User(
         "system:anonymous", groups=("system:unauthenticated",)
     )
     closed = build(WEBHOOK, Authorization(mode="Webhook"), reviewer=NoApi())
-    assert await closed.admit(Asked(method="GET", path="/pods")) == Turned(401, "Unauthorized")
+    assert await closed.check(AuthRequest(method="GET", path="/pods")) == AuthRefusal(401, "Unauthorized")

@@ -1,4 +1,4 @@
-"""A flood of tokens that nobody has issued, at the gate: what is asked, who is refused, and who is not held up."""
+"""A flood of tokens that nobody has issued: what is asked, who is refused, and who is not delayed."""
 
 import asyncio
 from datetime import timedelta
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from klet.api.authentication import TokenReview, TokenReviewStatus
 from klet.api.authorization import SubjectAccessReviewStatus
 from klet.server.auth.access import AccessReviews, AccessSettings
-from klet.server.auth.gate import Asked, RequestGate
+from klet.server.auth.filter import AuthFilter, AuthRequest
 from klet.server.auth.identity import User
 from klet.server.auth.reviews import Retrying
 from klet.server.auth.tokens import TokenAuthenticator
@@ -54,10 +54,10 @@ def clock():
 
 
 @pytest.fixture
-def gate(api, clock):
+def auth(api, clock):
     retrying = Retrying(clock=clock, randomness=NoRandomness())
     access = AccessSettings(node_name="node-1", keep_allowed=MINUTE, keep_denied=MINUTE)
-    return RequestGate(
+    return AuthFilter(
         certificates=None,
         tokens=TokenAuthenticator(reviewer=api, retrying=retrying, keep=MINUTE, clock=clock),
         authorizer=AccessReviews(reviewer=api, retrying=retrying, settings=access, clock=clock),
@@ -67,33 +67,33 @@ def gate(api, clock):
 
 
 def asks(token):
-    return Asked(method="GET", path="/pods", authorization=f"Bearer {token}" if token else "")
+    return AuthRequest(method="GET", path="/pods", authorization=f"Bearer {token}" if token else "")
 
 
-async def test_a_flood_is_refused_at_once_and_holds_up_no_other_review(api, gate, clock):
+async def test_a_flood_is_refused_at_once_and_holds_up_no_other_review(api, auth, clock):
     async with asyncio.TaskGroup() as group:
-        flood = [group.create_task(gate.admit(asks(f"token-{number}"))) for number in range(MANY)]
+        flood = [group.create_task(auth.check(asks(f"token-{number}"))) for number in range(MANY)]
         await clock.run(timedelta(0))
         assert api.running <= 10
         refused = [each.result() for each in flood if each.done()]
         assert len(refused) >= MANY - 200
         assert {(each.status, each.headers["Retry-After"]) for each in refused} == {(429, "1")}
         # A user who is known without a token asks for nothing but a right.
-        assert isinstance(await gate.admit(asks("")), User)
+        assert isinstance(await auth.check(asks("")), User)
         for each in flood:
             each.cancel()
 
 
-async def test_a_flood_that_hangs_up_leaves_nothing_behind(api, gate, clock):
+async def test_a_flood_that_hangs_up_leaves_nothing_behind(api, auth, clock):
     async with asyncio.TaskGroup() as group:
-        flood = [group.create_task(gate.admit(asks(f"token-{number}"))) for number in range(MANY)]
+        flood = [group.create_task(auth.check(asks(f"token-{number}"))) for number in range(MANY)]
         await clock.run(timedelta(0))
         for each in flood:
             each.cancel()
         await asyncio.wait(flood)
         assert api.running == 0
         asked = api.asked
-        last = group.create_task(gate.admit(asks("last")))
+        last = group.create_task(auth.check(asks("last")))
         await clock.run(timedelta(0))
         assert api.asked == asked + 1
         last.cancel()

@@ -123,7 +123,7 @@ async def test_good_and_bad_tokens_are_reviewed_again_after_their_time(api, toke
     assert api.asked == ["good", "bad", "good", "bad"]
 
 
-async def test_that_nobody_answers_is_no_verdict(api, tokens, clock):
+async def test_no_answer_is_no_verdict(api, tokens, clock):
     api.is_away = True
     async with asyncio.TaskGroup() as group:
         asking = group.create_task(tokens.authenticate("good"))

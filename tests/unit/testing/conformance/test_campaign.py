@@ -12,14 +12,27 @@ from klet.testing.conformance.campaign import (
     describe_failures,
     describe_selection,
     make_directories,
+    read_time,
     read_yardstick,
     render_json,
+    select_lines,
 )
 from klet.testing.conformance.report import Report, SpecOutcome
 from klet.testing.conformance.results import Result, write_result
 from klet.testing.conformance.spec_sets import NODE, Selection, exactly
 
 START = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
+BEGIN = datetime(2026, 11, 16, 12, 0, 0).astimezone()
+END = BEGIN + timedelta(seconds=10)
+LOG = """\
+I1116 11:59:50.000000       1 a.py:1] "before"
+I1116 12:00:01.000000       1 a.py:1] "first" pod="other-7/x"
+W1116 12:00:02.000000       1 a.py:1] "mine" pod="pods-12/x"
+Traceback of mine
+E1116 12:00:09.000000       1 a.py:1] "third"
+I1116 12:00:20.000000       1 a.py:1] "after"
+trace of after
+""".splitlines(keepends=True)
 
 
 def request(results: Path, *, only_failed: bool = False, kubelet: str = "klet", keep: bool = False) -> CampaignRequest:
@@ -139,3 +152,28 @@ def test_specs_of_other_sets_are_compared_with_their_records(tmp_path):
 )
 def test_describe_selection(selection, expected):
     assert describe_selection(selection) == expected
+
+
+def select(**options):
+    return [line.partition("] ")[2] or line for line in select_lines(LOG, started=BEGIN, ended=END, **options)]
+
+
+def test_the_lines_of_a_window_with_those_that_have_no_date():
+    assert select() == ['"first" pod="other-7/x"', '"mine" pod="pods-12/x"', "Traceback of mine", '"third"']
+
+
+def test_lines_that_name_the_namespace_are_enough():
+    assert select(namespace="pods-12") == ['"mine" pod="pods-12/x"']
+
+
+def test_a_namespace_that_nobody_names_changes_nothing():
+    assert len(select(namespace="none-1")) == 4
+
+
+def test_the_last_ones_count():
+    assert select(limit=1) == ['"third"']
+
+
+@pytest.mark.parametrize("line", ["", "no date", "I9999 12:00:00.000000 1 x", "I1116 12:00:00"])
+def test_a_line_without_a_date(line):
+    assert read_time(line, near=BEGIN) is None

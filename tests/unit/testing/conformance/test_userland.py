@@ -1,6 +1,17 @@
 from pathlib import Path
 
-from klet.testing.conformance.userland import BUSYBOX, LINKED, loader_path, missing_files, parse_libraries
+import pytest
+
+from klet.testing.conformance.userland import (
+    BUSYBOX,
+    LINKED,
+    build_busybox,
+    change_settings,
+    loader_path,
+    missing_files,
+    parse_libraries,
+)
+from klet.testing.debian_packages import PackagesMissing
 
 LISTED = """\
 	linux-vdso.so.1 (0x00007fe6c7b3e000)
@@ -27,3 +38,15 @@ def test_a_root_that_an_older_klet_filled_lacks_what_is_new(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     assert missing_files(tmp_path) == [BUSYBOX]
+
+
+def test_settings_change_whether_they_were_on_or_off():
+    config = "# head\n# CONFIG_STATIC is not set\nCONFIG_TC=y\nCONFIG_STATIC_LIBGCC=y\n"
+    changed = change_settings(config, {"CONFIG_STATIC": "y", "CONFIG_TC": "n"})
+    assert changed == "# head\nCONFIG_STATIC=y\nCONFIG_TC=n\nCONFIG_STATIC_LIBGCC=y\n"
+
+
+def test_without_a_compiler_the_message_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PackagesMissing, match="no gcc and no make to build busybox: apt-get install gcc"):
+        build_busybox(tmp_path / "busybox", suite="trixie")

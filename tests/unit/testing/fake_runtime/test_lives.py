@@ -55,7 +55,7 @@ def test_the_image_that_the_user_named_counts():
     assert choose(pb.ContainerConfig(image=image)) == BRIEF
 
 
-def test_output_and_last_words_are_added():
+def test_output_and_termination_message_are_added():
     life = lives.runs_for(2 * SECOND, 1).saying("one", "two", every=SECOND).leaving("why")
     assert life.logs == (OutputLine(at=timedelta(), text="one"), OutputLine(at=SECOND, text="two"))
     assert life.files == (FileWrite(at=2 * SECOND, path="/dev/termination-log", content=b"why"),)

@@ -46,10 +46,10 @@ def test_stamps_are_unique_and_grow():
     assert (first, second, line.stamp()) == (nanoseconds(START), nanoseconds(START) + 1, nanoseconds(START + SECOND))
 
 
-def test_a_listener_hears_only_of_earlier_dues():
-    line, heard = TimerQueue(START), []
-    line.when_earlier(lambda: heard.append(line.next_due()))
+def test_a_listener_is_notified_only_of_earlier_due_times():
+    line, notified = TimerQueue(START), []
+    line.when_earlier(lambda: notified.append(line.next_due()))
     line.at(START + 3 * SECOND, lambda: None)
     line.at(START + 4 * SECOND, lambda: None)
     line.at(START + 2 * SECOND, lambda: None)
-    assert heard == [START + 3 * SECOND, START + 2 * SECOND]
+    assert notified == [START + 3 * SECOND, START + 2 * SECOND]

@@ -1,4 +1,4 @@
-"""The parts of a fuzzer: what is judged, how growth is told from noise, how inputs are made small and kept."""
+"""The parts of a fuzzer: what is judged, how growth is reported from noise, how inputs are made small and kept."""
 
 from contextlib import contextmanager
 from random import Random
@@ -15,8 +15,7 @@ from klet.testing.fuzz.corpus import (
     encode_recipe,
     read_finding,
 )
-from klet.testing.fuzz.coverage import LineCoverage
-from klet.testing.fuzz.engine import Fuzzer, examine
+from klet.testing.fuzz.engine import Fuzzer, LineCoverage, examine
 from klet.testing.fuzz.growth import count_lines, find_growth, is_steep
 from klet.testing.fuzz.judge import judge
 from klet.testing.fuzz.minimise import minimise

@@ -79,7 +79,7 @@ _SEALED_KEY: Final = bytes(32)
 
 
 def _sealed_by(kind: str) -> Seal:
-    """Klet's envelope around a payload, written without klet's own code."""
+    """Return a function that puts klet's envelope around a payload, without klet's own code."""
 
     def seal(payload: bytes) -> bytes:
         checksum = hashlib.sha256(f"{kind}\n1\n".encode() + payload).hexdigest()
@@ -302,7 +302,7 @@ def _write_and_read(file: File, value: object) -> object:
 
 
 def _without_checksum(value: object) -> object:
-    """A state of the Go kubelet holds the checksum it came with, which may be the 0 of older kubelets."""
+    """Drop the checksum that a state of the Go kubelet came with, which may be the 0 of older kubelets."""
     if isinstance(value, CpuManagerState | MemoryManagerState):
         return msgspec.structs.replace(value, checksum=0)
     return value

@@ -149,7 +149,7 @@ Sweep: TypeAlias = Callable[[Roots], None]
 
 def directory_names(sweep: Sweep | None = None) -> FuzzTarget:
     """Return the target; another sweep than klet's shows that its faults are found."""
-    housekeeping = sweep or keep_house
+    housekeeping = sweep or run_housekeeping
 
     @contextmanager
     def opened() -> Iterator[Run]:
@@ -183,38 +183,38 @@ def check_sweep(sweep: Sweep, made: Path, data: bytes) -> object:
     return tuple(bool(_names(work / os.fsdecode(root))) for root in ROOTS)
 
 
-def keep_house(roots: Roots) -> None:
-    """Everything in the agent that goes by names it finds on disk."""
+def run_housekeeping(roots: Roots) -> None:
+    """Run everything in the agent that uses names it finds on disk."""
     threads = _Inline(limit=1)
     try:
-        asyncio.run(_keep_house(roots, threads))
+        asyncio.run(_run_housekeeping(roots, threads))
     finally:
         threads.close()
 
 
-async def _keep_house(roots: Roots, threads: Threads) -> None:
+async def _run_housekeeping(roots: Roots, threads: Threads) -> None:
     directories = PodDirectories(layout=Layout(roots.base), threads=threads)
     files = PodFiles(root=roots.base, logs=roots.logs, cluster_domain="", threads=threads)
     logs = LogFiles(logs=roots.logs, links=roots.links, threads=threads)
     for uid in await directories.pods():
-        with _told():
+        with _check_errors():
             await directories.find(uid)
         await directories.has_mounts(uid)
-        with _told():
+        with _check_errors():
             await directories.remove(uid)
     for directory in await logs.directories():
         await _look_at_logs(roots, files, logs, directory.uid, directory.name)
     for name in await logs.dangling_links():
-        with _told():
+        with _check_errors():
             await logs.unlink(name)
-    with _told():
+    with _check_errors():
         _check_readings(roots)
     await _keep_objects(roots, threads)
     for uid in await files.pods_on_disk():
-        with _told():
+        with _check_errors():
             await files.remove_pod(uid)
     for directory in await logs.directories():
-        with _told():
+        with _check_errors():
             await logs.remove_directory(directory)
 
 
@@ -223,9 +223,9 @@ async def _look_at_logs(roots: Roots, files: PodFiles, logs: LogFiles, uid: PodU
     pod = Pod(metadata=ObjectMeta(namespace=namespace, name=pod_name, uid=uid))
     if not 0 <= await files.next_restart_count(pod, "c") <= 10**9:
         raise Flaw("counts restarts that nobody can have counted")
-    with _told():
+    with _check_errors():
         await logs.remove_log(str(roots.logs / name / "c" / "0.log"))
-    with _told():
+    with _check_errors():
         read_end(roots.logs / name / "c" / "0.log", lines=10, limit=100)
     labels.log_directory_owner(name)
 
@@ -237,7 +237,7 @@ async def _keep_objects(roots: Roots, threads: Threads) -> None:
         threads=threads,
         clock=SystemClock(),
     )
-    with _told():
+    with _check_errors():
         await objects.retain(lambda name: name.startswith("x"))
 
 
@@ -249,8 +249,8 @@ def _check_readings(roots: Roots) -> None:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """An error of klet's is what a person reads: it has to be possible to write it."""
+def _check_errors() -> Iterator[None]:
+    """Check the text of klet's errors, which a person reads: it has to be possible to print it."""
     try:
         yield
     except KletError as error:
@@ -274,7 +274,7 @@ class _Inline(Threads):
 
 
 def _prepare(work: Path, outside: Path) -> None:
-    """Empty roots, and something outside of them. To remove a directory takes long, so the roots themselves stay."""
+    """Make empty roots, and something outside of them. Removing a directory takes long, so the roots stay."""
     (outside / "below").mkdir(parents=True, exist_ok=True)
     (outside / "below" / "file").write_text("mine")
     for root in ROOTS:
@@ -384,7 +384,7 @@ def _change_name(random: Random, data: bytes, _others: Sequence[bytes]) -> bytes
 
 
 def _amplify(random: Random, data: bytes) -> Recipe:
-    """Many things of the same kind beside each other, or below each other."""
+    """Make many things of the same kind beside each other, or below each other."""
     records = [record for record in data.split(b"\0") if record]
     record = random.choice(records or [b"dpods/u-1"])
     before = b"\0".join((b"", *records))

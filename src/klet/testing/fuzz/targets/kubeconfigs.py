@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
-from klet.kube.access import Access, Material
+from klet.kube.access import Access, PemSource
 from klet.kube.errors import KubeconfigError
 from klet.kube.kubeconfig import parse_kubeconfig
 from klet.testing.fuzz.mutators import amplify_bytes, change_bytes, change_json, change_lines, choose_of, put_words
@@ -139,7 +139,7 @@ def kubeconfigs(parse: Parse | None = None) -> FuzzTarget:
 
 
 def parse_bytes(data: bytes) -> Access:
-    """As a file of these bytes is read."""
+    """Parse as a file of these bytes is read."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -160,7 +160,7 @@ def check_kubeconfig(parse: Parse, data: bytes) -> object:
             raise Flaw("takes port 0")
     login = access.login
     materials = (access.authority, *((login.pair.certificate, login.pair.key) if login.pair else ()))
-    paths = [each.path for each in materials if isinstance(each, Material) and each.path is not None]
+    paths = [each.path for each in materials if isinstance(each, PemSource) and each.path is not None]
     for path in (*paths, *((login.token_file,) if login.token_file else ())):
         if not path.is_absolute() or "\x00" in str(path):
             raise Flaw("takes a path that cannot be one")

@@ -81,7 +81,7 @@ def log_lines(render: Render | None = None) -> FuzzTarget:
 
 
 def render_log(options: LogOptions, data: bytes, block: int) -> bytes:
-    """As the reader of a whole file does it."""
+    """Render as the reader of a whole file does it."""
     renderer, output = LogRenderer(options), bytearray()
     for start in range(0, len(data), block):
         output += renderer.feed(data[start : start + block])

@@ -220,7 +220,7 @@ def manifests(decoder: Decode | None = None) -> FuzzTarget:
 
 
 def decode_manifest(data: bytes, origin: Origin) -> tuple[Pod, ...]:
-    """As each of the two sources does it."""
+    """Decode as each of the two sources does it."""
     return (decode_pod(data, origin),) if origin.kind is StaticOrigin.FILE else decode_pods(data, origin)
 
 

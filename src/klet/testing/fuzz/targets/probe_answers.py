@@ -20,9 +20,8 @@ from klet.host.http_response import MAX_BODY, HttpResponse, ResponseError, Respo
 from klet.model.foreign_text import read_output
 from klet.model.http_get import Address, build_address, follow, write_request
 from klet.model.runtime import ContainerId
-from klet.probes.exec_probe import probe_exec
-from klet.probes.grpc_probe import CHECK, probe_grpc
 from klet.probes.handler import MAX_OUTPUT, ProbeOutcome, ProbeTarget
+from klet.probes.prober import CHECK, probe_exec, probe_grpc
 from klet.testing.fuzz.mutators import (
     amplify_behind_first_line,
     amplify_bytes,
@@ -130,7 +129,7 @@ def check_answer(read: Read, servers: "_Servers", data: bytes) -> object:
 
 
 def read_answer(data: bytes, size: int) -> HttpResponse:
-    """As a connection hands it over."""
+    """Read as a connection hands it over."""
     reader = ResponseReader()
     for start in range(0, len(data), size):
         if (response := reader.feed(data[start : start + size])) is not None:
@@ -155,7 +154,7 @@ def _check_http(read: Read, data: bytes) -> object:
 
 
 def _agree(whole: HttpResponse | str, pieces: HttpResponse | str) -> bool:
-    """A server that sends too much is cut off where its pieces end: what then counts is the same, or an error."""
+    """Compare: a server that sends too much is cut off where its pieces end; what counts is the same, or an error."""
     if isinstance(whole, HttpResponse) and isinstance(pieces, HttpResponse):
         return whole == pieces
     return isinstance(whole, str) == isinstance(pieces, str)
@@ -169,7 +168,7 @@ def _http_outcome(read: Read, data: bytes, size: int) -> HttpResponse | str:
 
 
 def _check_redirection(location: str) -> None:
-    """What the client does with it: only what stays on the same host is followed."""
+    """Check what the client does with a redirect: only one that stays on the same host is followed."""
     following = follow(_ADDRESS, location)
     if following is None or following.host != _ADDRESS.host:
         return

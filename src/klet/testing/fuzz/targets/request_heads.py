@@ -117,7 +117,7 @@ def request_heads(read: Reader | None = None) -> FuzzTarget:
 
 
 def read_requests(data: bytes, size: int) -> list[RequestMessage | HttpRefusal]:
-    """As the front of the server reads them."""
+    """Return the requests as the server reads them."""
     reader, found = RequestReader(MessageLimits()), list[RequestMessage | HttpRefusal]()
     for start in range(0, len(data), size):
         reader.feed(data[start : start + size])
@@ -146,7 +146,7 @@ def check_connection(read: Reader, data: bytes) -> tuple[object, ...]:
 
 
 def _what_counts(found: list[RequestMessage | HttpRefusal]) -> list[RequestMessage | bool]:
-    """Of a refusal that it is one: which limit is met first may depend on the pieces."""
+    """Return what counts, of a refusal only that it is one: which limit is met first may depend on the pieces."""
     return [message if isinstance(message, RequestMessage) else True for message in found]
 
 
@@ -170,7 +170,7 @@ def _compare(message: RequestMessage, position: int, expected: Conversation) -> 
 
 
 def _without_lengths(request: ParsedRequest) -> list[tuple[bytes, bytes]]:
-    """Equal lengths may be taken together; what they say is compared as the body. Names of codings have no case."""
+    """Drop lengths: equal ones may be merged, and what they mean is compared as the body. Codings have no case."""
     fields = [(name, value) for name, value in request.fields if name.lower() != b"content-length"]
     return [(name, value.lower() if name.lower() == b"transfer-encoding" else value) for name, value in fields]
 
@@ -225,7 +225,7 @@ class _Protocol:
     _reading_paused = False
 
     def pause_reading(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def resume_reading(self, **_options: object) -> None:
-        """Nothing to do."""
+        """Do nothing."""

@@ -75,7 +75,7 @@ class CredentialAsker:
         return (lambda: _credentials(Credentials(login=Login(plugin=plugin), clock=SystemClock())),)
 
     async def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class _NoFiles:

@@ -1,0 +1,128 @@
+"""What happens to every request before its handler: routing, authentication, authorization."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from html import escape
+from typing import Final, Protocol, assert_never
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from klet.server.auth.filter import AuthRefusal, AuthRequest, AuthResult
+from klet.server.connection import HttpConnection, connection_of
+from klet.server.endpoints import ENDPOINT_GROUPS, EndpointGroup, Handler, ListenerKind, Routes, WithoutDebugging
+from klet.server.paths import KnownPath, PathMatch, RedirectedPath, UnknownPath, match_health_path, match_path
+from klet.server.tls.stream import CLIENT_CERTIFICATE
+
+_NOSNIFF: Final = {"X-Content-Type-Options": "nosniff"}
+
+
+class RequestAuth(Protocol):
+    """Authenticates and authorizes requests."""
+
+    async def check(self, request: AuthRequest) -> AuthResult: ...
+
+
+def build_application(
+    routes: Sequence[Routes], *, kind: ListenerKind, auth: RequestAuth | None = None, has_debugging: bool = True
+) -> web.Application:
+    """Return the endpoints of one listener. On all but the API's own port every client is served, without a check.
+
+    `has_debugging` is `enableDebuggingHandlers`.
+    """
+    if (kind is ListenerKind.API) != (auth is not None):
+        raise ValueError(f"the listener {kind} checks requests, or does not, against the table of endpoints")
+    find = match_health_path if kind is ListenerKind.HEALTH else partial(match_path, has_debugging=has_debugging)
+    application = web.Application(middlewares=[_check_requests(auth, find)])
+    application.on_response_prepare.append(_drop_server_header)
+    for group in ENDPOINT_GROUPS:
+        if has_debugging or group.without_debugging is WithoutDebugging.KEPT:
+            _add_endpoints(application.router, group, kind, routes)
+        elif group.without_debugging is WithoutDebugging.REFUSED:
+            # Paths are matched decoded: `.` alone would not match one with a line break (%0A).
+            application.router.add_route("*", f"{group.root.removesuffix('/')}/{{rest:(?s:.*)}}", _refuse)
+    return application
+
+
+def _add_endpoints(
+    router: web.UrlDispatcher, group: EndpointGroup, kind: ListenerKind, routes: Sequence[Routes]
+) -> None:
+    for endpoint in group.endpoints:
+        handler = endpoint.find_handler(routes) if endpoint.find_handler is not None else None
+        if handler is None or kind not in group.listeners_of(endpoint):
+            continue
+        for path in endpoint.paths:
+            for method in endpoint.methods or ("*",):
+                router.add_route(method, path, handler)
+
+
+async def _refuse(request: web.Request) -> web.Response:  # noqa: ARG001 - aiohttp's signature
+    return web.Response(status=405, text="Debug endpoints are disabled.\n", headers=_NOSNIFF)
+
+
+def _check_requests(auth: RequestAuth | None, find: Callable[[str], PathMatch]) -> Middleware:
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        connection = connection_of(request)
+        try:
+            response = await _answer(request, handler, connection)
+            if connection is not None and connection.is_retired:
+                response.force_close()
+            return response
+        finally:
+            if connection is not None:
+                connection.finish_request()
+
+    async def _answer(request: web.Request, handler: Handler, connection: HttpConnection | None) -> web.StreamResponse:
+        found = find(request.path)
+        match found:
+            case UnknownPath():
+                return web.Response(status=404, text="404 page not found\n", headers=_NOSNIFF)
+            case RedirectedPath():
+                return _redirect(request, found.to)
+            case KnownPath():
+                result = await auth.check(_auth_request(request, connection)) if auth is not None else None
+                if isinstance(result, AuthRefusal):
+                    return web.Response(status=result.status, text=result.body, headers=result.headers)
+                if connection is not None:
+                    connection.mark_authorized(is_authenticated=result is not None and not result.is_anonymous)
+                return await _handle(request, handler)
+            case _:
+                assert_never(found)
+
+    return check
+
+
+async def _drop_server_header(_request: web.Request, response: web.StreamResponse) -> None:
+    """Drop aiohttp's Server header: upstream sends none, and it would only help an attacker."""
+    response.headers.popall("Server", None)
+
+
+async def _handle(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPMethodNotAllowed as error:
+        headers = {"Allow": ", ".join(sorted(error.allowed_methods))}
+        return web.Response(status=405, text="405: Method Not Allowed", headers=headers)
+    except web.HTTPNotFound:
+        return web.Response(status=404, text="404: Page Not Found")
+
+
+def _redirect(request: web.Request, to: str) -> web.Response:
+    query = request.rel_url.raw_query_string
+    location = f"{to}?{query}" if query else to
+    body = f'<a href="{escape(location)}">Temporary Redirect</a>.\n\n' if request.method == "GET" else ""
+    return web.Response(status=307, text=body, headers={"Location": location}, content_type="text/html")
+
+
+def _auth_request(request: web.Request, connection: HttpConnection | None) -> AuthRequest:
+    upgrade = connection.upgrade if connection is not None else None
+    is_websocket = upgrade is not None and "websocket" in (value.lower() for value in upgrade.all("upgrade"))
+    return AuthRequest(
+        method=request.method,
+        path=request.path,
+        authorization=request.headers.get("Authorization", ""),
+        protocols=tuple(request.headers.getall("Sec-WebSocket-Protocol", ())) if is_websocket else (),
+        client=connection.tracked.address if connection is not None else "",
+        certificate=request.transport.get_extra_info(CLIENT_CERTIFICATE) if request.transport else None,
+    )
