@@ -18,7 +18,6 @@ SPEC_READERS = (
     "api/",  # defaulting and validation, and the QoS class, which no change of resources may alter
     "app/",  # composes: its settings and ports have attributes of that name
     "model/allocation.py",  # makes a value of what a spec asks for
-    "sources/gated_fields.py",  # takes out what a gate forbids
     "testing/",  # makes pods, and is the runtime's side of the CRI
 )
 DECIDERS = ("model/allocation.py", "allocation/", "sync/admission.py")

@@ -13,7 +13,7 @@ from klet.admission.verdicts import Admit, Preempt, Reject, Verdict
 from klet.api.container import ContainerPort
 from klet.api.node import LINUX, OS_LABEL
 from klet.api.pod import Pod
-from klet.api.pod_resources import is_sidecar
+from klet.api.pod_resources import asks_for_pod_level_resources, is_sidecar
 from klet.api.sysctls import IPC, NET, SAFE_SYSCTLS, matches_sysctl, namespace_of, normalize_sysctl
 from klet.model.app_armor import LOCALHOST, every_container, find_app_armor_profile, needs_app_armor
 from klet.model.pod_resources import PODS, compute_resource_request
@@ -38,6 +38,8 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     """Whether the kernel confines containers with AppArmor profiles."""
     has_groups_policy: bool = False
     """Whether the runtime knows supplementalGroupsPolicy."""
+    has_pod_level_resources: bool = True
+    """The gate PodLevelResources."""
 
 
 class Shortage(Struct, frozen=True, kw_only=True):
@@ -139,6 +141,13 @@ def check_host_ports(pod: Pod, others: Sequence[Pod]) -> Reject | None:
     )
 
 
+def check_features(pod: Pod, *, pod_level_resources: bool) -> Reject | None:
+    """Reject a pod with resources of its own while the gate PodLevelResources is off."""
+    if pod_level_resources or not asks_for_pod_level_resources(pod.spec):
+        return None
+    return Reject(Reason.POD_LEVEL_RESOURCES_NOT_SUPPORTED, "PodLevelResources feature gate is disabled")
+
+
 def decide_admission(pod: Pod, others: Sequence[Pod], facts: NodeFacts, allocations: Allocations) -> Verdict:
     """Return whether a pod can run beside the others on this node; the first reason against it counts.
 
@@ -154,7 +163,11 @@ def decide_admission(pod: Pod, others: Sequence[Pod], facts: NodeFacts, allocati
     shortage = find_shortage(others, max_pods=facts.max_pods)
     if shortage is not None and not is_critical(pod):
         return Reject(Reason.OUT_OF_PODS, shortage.message)
-    rejected = check_host_ports(pod, others) or check_app_armor(pod, is_enabled=facts.has_app_armor)
+    rejected = (
+        check_host_ports(pod, others)
+        or check_app_armor(pod, is_enabled=facts.has_app_armor)
+        or check_features(pod, pod_level_resources=facts.has_pod_level_resources)
+    )
     if rejected is not None:
         return rejected
     return Admit() if shortage is None else _make_room(pod, others, shortage, allocations)

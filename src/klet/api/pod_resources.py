@@ -22,6 +22,12 @@ def is_pod_level_resource(name: str) -> bool:
     return name in _COMPUTE or name.startswith(HUGEPAGES_PREFIX)
 
 
+def asks_for_pod_level_resources(spec: PodSpec) -> bool:
+    """Return whether the pod itself asks for resources that a pod can have."""
+    own = spec.resources
+    return own is not None and any(is_pod_level_resource(name) for name in (*own.requests, *own.limits))
+
+
 def aggregate_container_requests(spec: PodSpec) -> dict[str, Quantity]:
     """Return the requests of all containers, without pod-level resources and overhead."""
     return aggregate(

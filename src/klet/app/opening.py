@@ -290,6 +290,7 @@ async def open_volumes(
         clock=clock,
         has_api=objects.has_api,
         noswap=await threads.run(find_noswap, settings.root),
+        has_images=settings.has_image_volumes,
     )
     return build_volumes(ports, objects)
 

@@ -19,7 +19,7 @@ from klet.app.kubelet_api import ApiSockets, check_serving, open_kubelet_api, ta
 from klet.app.node import NodeSpecification, build_node
 from klet.app.opening import open_base, open_ports, standalone_objects
 from klet.app.ports import BasePorts
-from klet.app.settings import AgentSettings, check_settings, cut_settings
+from klet.app.settings import AgentSettings, check_settings, cut_settings, cut_validation_options
 from klet.app.wiring import Agent
 from klet.config.command_line import Settings, ShowText
 from klet.config.errors import ConfigError, one_line, suffixed, warned
@@ -126,7 +126,8 @@ async def _open_spec(
 ) -> NodeSpecification:
     """Open everything that a node of this configuration stands on."""
     config = PodConfig(sources=source_names(given), clock=base.clock, recorder=base.recorder)
-    others: tuple[Part, ...] = (base.journal, *build_sources(given, settings.node_name, base, sink=config))
+    sink = GatedPods(is_enabled=given.gates.enabled, sink=config)
+    others: tuple[Part, ...] = (base.journal, *build_sources(given, settings.node_name, base, sink=sink))
     objects, reviewer = standalone_objects(settings.runtime_handlers), None
     node_ips: Callable[[], tuple[str, ...]] = partial(
         find_node_addresses, given.flags.node_ip.split(","), prefer=preferred_version(settings.node)
@@ -138,7 +139,7 @@ async def _open_spec(
         from klet.app.cluster import join  # noqa: PLC0415 - see above
 
         cluster = await opened.enter_async_context(
-            join.open_cluster(given, settings, base, events=base.events, sink=config)
+            join.open_cluster(given, settings, base, events=base.events, sink=sink)
         )
         node_ips = host_ips = join.find_host_ips(cluster, expected=node_ips())
         objects, reviewer = cluster.objects, cluster.clients.reviews
@@ -232,15 +233,15 @@ def source_names(given: Settings) -> tuple[str, ...]:
 def build_sources(given: Settings, node_name: str, base: BasePorts, *, sink: PodSink) -> tuple[Part, ...]:
     config, recorder, threads, clock = given.config, base.recorder, base.threads, base.clock
     sink = PodsWithOverhead(classes={each.metadata.name: each for each in given.klet.runtime_classes}, sink=sink)
-    sink = GatedPods(is_enabled=given.gates.enabled, sink=sink)
     prevent = given.gates.enabled(PREVENT_API_REFERENCES)
+    options = cut_validation_options(given)
     sources: list[Part] = []
     if config.static_pod_path:
         sources.append(
             FileSource(
                 path=Path(config.static_pod_path),
                 every=config.file_check_frequency,
-                reader=ManifestReader(node_name=node_name, prevent_api_references=prevent),
+                reader=ManifestReader(node_name=node_name, prevent_api_references=prevent, options=options),
                 sink=sink,
                 recorder=recorder,
                 threads=threads,
@@ -250,7 +251,9 @@ def build_sources(given: Settings, node_name: str, base: BasePorts, *, sink: Pod
     if config.static_pod_url:
         sources.append(
             HttpSource(
-                origin=url_origin(config.static_pod_url, node_name=node_name, prevent_api_references=prevent),
+                origin=url_origin(
+                    config.static_pod_url, node_name=node_name, prevent_api_references=prevent, options=options
+                ),
                 headers=config.static_pod_url_header,
                 every=config.http_check_frequency,
                 sink=sink,

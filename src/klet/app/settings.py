@@ -6,9 +6,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.api.quantity import ZERO
 from klet.api.sysctls import normalize_sysctl
+from klet.api.validation.options import STATIC_POD, PodValidationOptions
 from klet.config.command_line import Settings
 from klet.config.configuration import KubeletConfiguration
 from klet.config.errors import ConfigError
@@ -75,6 +77,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """By runtime class."""
     allowed_sysctls: tuple[str, ...] = ()
     """Patterns of kernel parameters that pods may set besides the safe ones."""
+    has_image_volumes: bool = True
+    has_pod_level_resources: bool = True
 
 
 def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
@@ -129,6 +133,17 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         node=node,
         runtime_handlers={each.metadata.name: each.handler for each in given.klet.runtime_classes},
         allowed_sysctls=tuple(normalize_sysctl(each) for each in config.allowed_unsafe_sysctls),
+        has_image_volumes=given.gates.enabled("ImageVolume"),
+        has_pod_level_resources=given.gates.enabled("PodLevelResources"),
+    )
+
+
+def cut_validation_options(given: Settings) -> PodValidationOptions:
+    """Return which rules hold for static pods."""
+    return replace(
+        STATIC_POD,
+        container_restart_rules=given.gates.enabled("ContainerRestartRules"),
+        user_namespaces_host_network=given.gates.enabled("UserNamespacesHostNetworkSupport"),
     )
 
 

@@ -208,6 +208,7 @@ def _build_checks(ports: Ports, settings: AgentSettings, boards: Boards, *, runt
             allowed_sysctls=settings.allowed_sysctls,
             has_app_armor=has_app_armor,
             has_groups_policy=bool(runtime.report.supplemental_groups_policy),
+            has_pod_level_resources=settings.has_pod_level_resources,
         )
 
     return NodeChecks(facts=find_facts, allocations=boards.allocations)

@@ -139,7 +139,15 @@ FLAGS: Final = (
     *(Row(flag.name, "klet has no cAdvisor") for flag in KUBELET_FLAGS if flag.section == IGNORED_SECTION),
 )
 
-GATES: Final = _names(
+_CLIENT_GATES: Final = _names(
+    """
+    AllowParsingUserUIDFromCertAuth ClientsAllowCBOR ClientsPreferCBOR InOrderInformers InOrderInformersBatchProcess
+    InformerResourceVersion StrictIPCIDRValidation WatchListClient
+    """
+)
+"""Gates of libraries that upstream's kubelet is built with; klet has its own."""
+
+GATES: Final = _CLIENT_GATES | _names(
     """
     CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CSIServiceAccountTokenSecrets CSIVolumeHealth
     ChangeContainerStatusOnKubeletRestart ComponentFlagz ComponentStatusz ContainerCheckpoint ContainerStopSignals
@@ -157,7 +165,7 @@ GATES: Final = _names(
     ReloadKubeletServerCertificateFile ResourceHealthStatus RestartAllContainersOnContainerExits
     SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod
     TaintTolerationComparisonOperators TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions
-    TopologyManagerPolicyOptions UserNamespacesHostNetworkSupport VolumeLimitScaling
+    TopologyManagerPolicyOptions VolumeLimitScaling
     """
 )
 """Gates that nothing asks about: what belongs to them is there or not there, whatever their value."""

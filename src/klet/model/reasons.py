@@ -87,6 +87,7 @@ class Reason(StrEnum):
     APP_ARMOR = "AppArmor", _WARNING
     UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError", _WARNING
     PREEMPTING = "Preempting", _WARNING
+    POD_LEVEL_RESOURCES_NOT_SUPPORTED = "PodLevelResourcesNotSupported", _WARNING
 
     # The lifecycle of a pod.
     ADOPTED = "Adopted"

@@ -139,6 +139,7 @@ class SimulatedNode:
     directories: RealDirectories | None = None
     """Where volumes are made instead."""
     settings: NodeSettings = field(default_factory=lambda: NodeSettings(name=NODE_NAME))
+    has_image_volumes: bool = True
     logs: MemoryLogs = field(init=False)
     http: HttpClient = field(default_factory=HttpClient)
 
@@ -245,6 +246,7 @@ class SimulatedNode:
             clock=self.clock,
             has_api=objects.has_api,
             noswap=False,
+            has_images=self.has_image_volumes,
         )
         return build_volumes(ports, objects)
 

@@ -13,7 +13,7 @@ from klet.api.codec import DecodeError, convert
 from klet.api.defaults import default_pod
 from klet.api.pod import Pod
 from klet.api.static_pods import StaticOrigin, default_static_pod, find_static_pod_problem
-from klet.api.validation.options import STATIC_POD
+from klet.api.validation.options import STATIC_POD, PodValidationOptions
 from klet.api.validation.pod import validate_pod_create
 from klet.config.document import JsonObject, parse_document
 from klet.config.errors import ConfigError
@@ -34,6 +34,7 @@ class Origin(Struct, frozen=True, kw_only=True):
     """How messages name the location, when it must not be shown whole."""
     prevent_api_references: bool = True
     """Gate PreventStaticPodAPIReferences."""
+    options: PodValidationOptions = STATIC_POD
 
 
 def decode_pod(data: bytes, origin: Origin) -> Pod:
@@ -91,7 +92,7 @@ def _finish(fields: JsonObject, origin: Origin, *, prefix: str, check_use: bool)
     if not pod.metadata.name:
         raise _error(origin, Problem(_join(prefix, "metadata.name"), "invalid pod: name is needed for the pod"))
     placed = default_static_pod(pod, node_name=origin.node_name, origin=origin.kind, location=origin.location)
-    broken = itertools.islice(_broken_rules(placed), MOST_PROBLEMS)
+    broken = itertools.islice(_broken_rules(placed, origin.options), MOST_PROBLEMS)
     problems = tuple(Problem(_join(prefix, field), rule) for field, rule in broken)
     if problems:
         raise _error(origin, *problems)
@@ -102,10 +103,10 @@ def _finish(fields: JsonObject, origin: Origin, *, prefix: str, check_use: bool)
     return placed
 
 
-def _broken_rules(pod: Pod) -> Iterator[tuple[str, str]]:
+def _broken_rules(pod: Pod, options: PodValidationOptions) -> Iterator[tuple[str, str]]:
     if not isinstance(pod.metadata.uid, PodUID):
         yield "metadata.uid", f"Invalid value: {UID_RULE}"
-    for error in validate_pod_create(pod, STATIC_POD):
+    for error in validate_pod_create(pod, options):
         yield str(error.field), error.body
 
 

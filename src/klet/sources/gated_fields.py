@@ -1,6 +1,8 @@
-"""Fields of pods whose feature gate is off: they are left out, as an API server with that gate off would do.
+"""Fields of pods that the node ignores while their feature gate is off, as upstream's kubelet does for pods of all
+sources: an API server with other gates may well set them.
 
-So nothing behind the sources has to know of these gates.
+They are left out here, so nothing behind the sources has to know of these gates. Gates that reject a pod or a volume
+are asked elsewhere: `admission/checks.py`, `volumes/build.py`.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,9 +26,16 @@ class GatedPods:
     def __init__(self, *, is_enabled: Callable[[str], bool], sink: PodSink) -> None:
         self._disabled = frozenset(gate for gate in GATED_FIELDS if not is_enabled(gate))
         self._sink = sink
+        self._slim: dict[str, dict[int, tuple[Pod, Pod]]] = {}
+        """What was made of each pod of a source, by the identity of what came: a pod that stays must stay the same."""
 
     def set_pods(self, source: str, pods: tuple[Pod, ...]) -> None:
-        self._sink.set_pods(source, tuple(drop_disabled_fields(pod, self._disabled) for pod in pods))
+        if self._disabled:
+            known = self._slim.get(source, {})
+            kept = {id(pod): known.get(id(pod)) or (pod, drop_disabled_fields(pod, self._disabled)) for pod in pods}
+            self._slim[source] = kept
+            pods = tuple(kept[id(pod)][1] for pod in pods)
+        self._sink.set_pods(source, pods)
 
 
 def drop_disabled_fields(pod: Pod, disabled: frozenset[str]) -> Pod:
@@ -39,12 +48,6 @@ def drop_disabled_fields(pod: Pod, disabled: frozenset[str]) -> Pod:
 
 def _without_hostname_override(spec: PodSpec) -> PodSpec:
     return replace(spec, hostname_override=None) if spec.hostname_override is not None else spec
-
-
-def _without_image_volumes(spec: PodSpec) -> PodSpec:
-    """Drop such volumes; a container that mounts one then fails."""
-    kept = tuple(volume for volume in spec.volumes if volume.image is None)
-    return replace(spec, volumes=kept) if len(kept) < len(spec.volumes) else spec
 
 
 def _without_env_files(spec: PodSpec) -> PodSpec:
@@ -84,16 +87,10 @@ def _without_own_policy(container: Container) -> Container:
     return replace(container, restart_policy=None, restart_policy_rules=())
 
 
-def _without_pod_level_resources(spec: PodSpec) -> PodSpec:
-    return replace(spec, resources=None) if spec.resources is not None else spec
-
-
 GATED_FIELDS: Final[Mapping[str, Change]] = MappingProxyType(
     {
         "ContainerRestartRules": _without_restart_rules,
         "EnvFiles": _without_env_files,
         "HostnameOverride": _without_hostname_override,
-        "ImageVolume": _without_image_volumes,
-        "PodLevelResources": _without_pod_level_resources,
     }
 )

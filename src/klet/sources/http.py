@@ -16,6 +16,7 @@ from yarl import URL
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.static_pods import StaticOrigin
+from klet.api.validation.options import STATIC_POD, PodValidationOptions
 from klet.model.causes import CauseRecorder, FindingSubject
 from klet.model.pods import HTTP_SOURCE
 from klet.model.reasons import Reason
@@ -33,7 +34,9 @@ LOUD_FAILURES: Final = 3
 """So many failures in a row are logged as warnings."""
 
 
-def url_origin(url: str, *, node_name: str, prevent_api_references: bool = True) -> Origin:
+def url_origin(
+    url: str, *, node_name: str, prevent_api_references: bool = True, options: PodValidationOptions = STATIC_POD
+) -> Origin:
     """Return the origin of the pods of a URL; credentials and query of the URL are not shown."""
     shown = URL(url).with_user(None).with_query(None).with_fragment(None)
     return Origin(
@@ -42,6 +45,7 @@ def url_origin(url: str, *, node_name: str, prevent_api_references: bool = True)
         node_name=node_name,
         shown=str(shown),
         prevent_api_references=prevent_api_references,
+        options=options,
     )
 
 

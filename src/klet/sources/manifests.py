@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from klet.api.pod import Pod
 from klet.api.static_pods import StaticOrigin
+from klet.api.validation.options import STATIC_POD, PodValidationOptions
 from klet.sources.decode import MAX_MANIFEST, Origin, decode_pod
 from klet.sources.errors import ManifestError, SourceError
 
@@ -44,8 +45,11 @@ Signature: TypeAlias = tuple[int, int, int, int, int]
 class ManifestReader:
     """Reads the manifests of one node. A file that looks untouched is not read again by a listing."""
 
-    def __init__(self, *, node_name: str, prevent_api_references: bool = True) -> None:
+    def __init__(
+        self, *, node_name: str, prevent_api_references: bool = True, options: PodValidationOptions = STATIC_POD
+    ) -> None:
         self._node_name = node_name
+        self._options = options
         self._prevent_api_references = prevent_api_references
         self._cache: dict[Path, tuple[Signature, ManifestContent]] = {}
         self._is_missing = False
@@ -121,6 +125,7 @@ class ManifestReader:
             location=str(path),
             node_name=self._node_name,
             prevent_api_references=self._prevent_api_references,
+            options=self._options,
         )
         try:
             return ManifestContent(pod=decode_pod(data, origin), digest=digest)

@@ -40,6 +40,8 @@ class VolumePorts(Struct, frozen=True, kw_only=True):
     """Whether there is an API server at all."""
     noswap: bool
     """Whether the kernel can keep memory of volumes from being swapped out."""
+    has_images: bool = True
+    """Gate ImageVolume: without it this node does not know images as volumes."""
 
 
 def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
@@ -61,5 +63,5 @@ def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
             node=ports.node,
             has_api=ports.has_api,
         ),
-        ImagePlugin(),
+        *((ImagePlugin(),) if ports.has_images else ()),
     )

@@ -21,6 +21,7 @@ from klet.app.cluster.join import Cluster, find_host_ips
 from klet.app.cluster.node import ReportSettings
 from klet.app.cluster.objects import ObjectSettings, build_served_objects
 from klet.app.node import NodeSpecification, build_node
+from klet.config.gates import resolve_gates
 from klet.errors import KletError
 from klet.events.recorder import EventingRecorder
 from klet.host.inotify import watch_directory
@@ -35,6 +36,7 @@ from klet.offline.store import open_store
 from klet.simulation.clients import simulated_clients
 from klet.simulation.node import RealDirectories, SimulatedNode, running, simulated_settings
 from klet.sources.config import PodConfig
+from klet.sources.gated_fields import GatedPods
 from klet.status.board import StatusBoard
 from klet.testing.builders import IMAGE
 from klet.testing.fake_runtime.images import FakeImage
@@ -78,6 +80,7 @@ class ClusterNode:
         """Set it for an agent that goes on without its API server."""
         self.watch_clock: Clock = self.clock
         """By which watches wait before they are tried again."""
+        self.gates = resolve_gates({})
         self.statuses: StatusBoard
         self.cidrs = TakenCidrs()
 
@@ -91,12 +94,15 @@ class ClusterNode:
         """An agent on the machine, joined with the API server, until the block is left."""
         recorder = EventingRecorder(inner=self.machine.journal, clock=self.clock)
         changes = PodConfig(sources=("api",), recorder=recorder, clock=self.clock)
-        cluster = await self._join(strategy, events=recorder, sink=changes)
+        sink = GatedPods(is_enabled=self.gates.enabled, sink=changes)
+        cluster = await self._join(strategy, events=recorder, sink=sink)
+        self.machine.has_image_volumes = self.gates.enabled("ImageVolume")
+        settings = simulated_settings(8, node=self.machine.settings)
+        settings = replace(settings, has_pod_level_resources=self.gates.enabled("PodLevelResources"))
         async with run_in_process(self.machine.runtime, clock=self.clock) as runtime:
             ports = self.machine.build_ports(runtime, changes, seed=1, objects=cluster.objects, recorder=recorder)
             addresses = find_host_ips(cluster, expected=tuple(map(str, self.machine.machine.addresses)))
             ports = replace(ports, host_ips=addresses, node_ips=addresses)
-            settings = simulated_settings(8, node=self.machine.settings)
             node = build_node(NodeSpecification(settings=settings, ports=ports, cluster=cluster))
             self.pods, self.nodes = cluster.informers.pods, cluster.informers.node
             self.statuses = node.agent.statuses

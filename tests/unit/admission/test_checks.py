@@ -6,14 +6,16 @@ from msgspec.structs import replace
 from klet.admission.checks import NodeChecks, NodeFacts, decide_admission
 from klet.admission.verdicts import Admit, Preempt, Reject
 from klet.allocation.book import AllocationBook
+from klet.api.codec import convert
 from klet.api.container import ContainerPort, EphemeralContainer
 from klet.api.meta import ObjectMeta
-from klet.api.pod import PodOS, PodStatus
+from klet.api.pod import Pod, PodOS, PodStatus
 from klet.api.security import AppArmorProfile, PodSecurityContext, SecurityContext, Sysctl
 from klet.testing.builders import make_container, make_pod
 
 PORTS = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
 OS_FIELD = Reject("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+FEATURE_OFF = Reject("PodLevelResourcesNotSupported", "PodLevelResources feature gate is disabled")
 OS_LABEL = Reject(
     "PodOSSelectorNodeLabelDoesNotMatch",
     "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
@@ -134,6 +136,22 @@ def tuned(*names, **spec):
 def test_kernel_parameters(pod, why):
     expected = Reject("SysctlForbidden", f"forbidden sysctl: {why}") if why else None
     assert find_rejection(pod, [], allowed_sysctls=("net.ipv6.*", "kernel.sem")) == expected
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        pytest.param({"limits": {"cpu": "1"}}, FEATURE_OFF, id="a limit of the pod"),
+        pytest.param({"requests": {"hugepages-2Mi": "4Mi"}}, FEATURE_OFF, id="a request of the pod"),
+        pytest.param({"requests": {"example.com/gpu": "1"}}, None, id="what no pod can have does not count"),
+        pytest.param({}, None, id="nothing in it"),
+        pytest.param(None, None, id="none"),
+    ],
+)
+def test_resources_of_the_pod_need_their_gate(resources, expected):
+    pod = convert(Pod, {"metadata": {"name": "p"}, "spec": {"containers": [], "resources": resources}})
+    assert find_rejection(pod, [], has_pod_level_resources=False) == expected
+    assert find_rejection(pod, []) is None
 
 
 async def test_the_checks_as_a_voice_in_admission():

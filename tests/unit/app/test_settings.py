@@ -16,6 +16,7 @@ from klet.app.settings import (
     cut_pod_cgroup_rules,
     cut_qos_rules,
     cut_settings,
+    cut_validation_options,
 )
 from klet.config.command_line import Settings, parse_command_line
 from klet.config.errors import ConfigError
@@ -65,6 +66,27 @@ def test_name_servers_that_are_none_are_left_out():
 def test_a_deadline_that_grpc_would_take_for_the_past_is_cut():
     assert cut("--runtime-request-timeout=2562047h").request_timeout == LONGEST_REQUEST
     assert cut("--runtime-request-timeout=3m").request_timeout == timedelta(minutes=3)
+
+
+def test_gates_that_take_a_kind_of_pod_or_volume_away():
+    usual, without = cut(), cut("--feature-gates=ImageVolume=false,PodLevelResources=false")
+    assert (usual.has_image_volumes, usual.has_pod_level_resources) == (True, True)
+    assert (without.has_image_volumes, without.has_pod_level_resources) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("gates", "restart_rules", "host_network"),
+    [
+        pytest.param("", True, False, id="by default"),
+        pytest.param("ContainerRestartRules=false", False, False, id="no restart rules"),
+        pytest.param("UserNamespacesHostNetworkSupport=true", True, True, id="user namespaces in the host's network"),
+    ],
+)
+def test_rules_for_static_pods_go_by_gates(gates, restart_rules, host_network):
+    options = cut_validation_options(given(f"--feature-gates={gates}"))
+    assert not options.resource_is_pod
+    assert options.container_restart_rules is restart_rules
+    assert options.user_namespaces_host_network is host_network
 
 
 def test_starts_in_flight_go_by_the_cpus_that_the_agent_may_use():
@@ -243,7 +265,9 @@ def test_pods_get_all_cpus_of_the_machine_though_the_agent_runs_on_few():
 
 
 def test_users_of_their_own():
-    ids = cut_settings(settings("--max-pods=50", "--feature-gates=UserNamespacesSupport=false"), V2).user_ids
+    ids = cut_settings(
+        settings("--max-pods=50", "--feature-gates=UserNamespacesSupport=false,ProcMountType=false"), V2
+    ).user_ids
     assert ids == UserIdSettings(per_pod=65536, max_pods=50, is_enabled=False)
 
 

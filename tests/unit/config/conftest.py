@@ -4,7 +4,6 @@ import errno
 import json
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -72,6 +71,11 @@ def wire(value: object) -> object:
     if isinstance(value, list | tuple):
         return [wire(inner) for inner in value]
     return value
+
+
+@pytest.fixture(scope="session")
+def as_wire() -> Callable[[object], object]:
+    return wire
 
 
 @pytest.fixture(scope="session")
@@ -145,8 +149,3 @@ def settle(parse: Callable[..., ParsedCommand]) -> Callable[..., Settings]:
 def standalone() -> Mapping[str, object]:
     """Fields that a configuration file needs when there is no API server."""
     return STANDALONE
-
-
-@pytest.fixture(scope="session")
-def table() -> Mapping[str, object]:
-    return json.loads((Path(__file__).parents[2] / "data" / "kubelet_configuration.json").read_text())

@@ -12,8 +12,8 @@ import pytest
 from klet.config.command_line import Settings
 from klet.config.errors import ConfigError, one_line
 
-TABLE = json.loads((Path(__file__).parents[2] / "data" / "kubelet_configuration.json").read_text())
-TYPES = {row["field"]: row["type"] for row in TABLE["fields"]}
+UPSTREAM = json.loads((Path(__file__).parents[2] / "data" / "upstream_settings.json").read_text())
+TYPES = {name: row["type"] for name, row in UPSTREAM["fields"].items() if "[]" not in name}
 LINE_BREAK = "must be one line of UTF-8 text, without control characters (found U+000A)"
 UNIX = "write a socket such as unix:///run/containerd/containerd.sock"
 STEPS = 'the path of a cgroup must not have "." or ".." in it'

@@ -35,6 +35,72 @@ def test_problems_are_reported_together():
     )
 
 
+@pytest.mark.parametrize(
+    ("overrides", "problems"),
+    [
+        pytest.param(
+            {"ProcMountType": True, "UserNamespacesSupport": False},
+            "ProcMountType is enabled, but depends on features that are disabled: [UserNamespacesSupport]",
+            id="what was switched on needs what was switched off",
+        ),
+        pytest.param(
+            {"UserNamespacesSupport": False},
+            "ProcMountType is enabled, but depends on features that are disabled: [UserNamespacesSupport]",
+            id="what is on by default counts too",
+        ),
+        pytest.param(
+            {"RestartAllContainersOnContainerExits": True, "ContainerRestartRules": False},
+            "RestartAllContainersOnContainerExits is enabled, but depends on features that are disabled: "
+            "[ContainerRestartRules NodeDeclaredFeatures]",
+            id="all that is missing is named",
+        ),
+        pytest.param(
+            {"GracefulNodeShutdown": False},
+            "[GracefulNodeShutdownBasedOnPodPriority is enabled, but depends on features that are disabled: "
+            "[GracefulNodeShutdown], WindowsGracefulNodeShutdown is enabled, but depends on features that are "
+            "disabled: [GracefulNodeShutdown]]",
+            id="each that needs it is named",
+        ),
+        pytest.param(
+            {"AllBeta": False, "RestartAllContainersOnContainerExits": True, "NodeDeclaredFeatures": True},
+            "RestartAllContainersOnContainerExits is enabled, but depends on features that are disabled: "
+            "[ContainerRestartRules]",
+            id="groups count",
+        ),
+        pytest.param(
+            {"UserNamespacesSupport": False, "Nonsense": True},
+            "unrecognized feature gate: Nonsense",
+            id="dependencies are checked only if everything else is right",
+        ),
+    ],
+)
+def test_a_gate_needs_the_gates_it_depends_on(overrides, problems):
+    with pytest.raises(ConfigError) as caught:
+        resolve_gates(overrides)
+    assert str(caught.value) == problems
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        pytest.param({"UserNamespacesSupport": False, "ProcMountType": False}, id="both off"),
+        pytest.param({"RestartAllContainersOnContainerExits": True, "NodeDeclaredFeatures": True}, id="both on"),
+        pytest.param({"AllAlpha": True}, id="all alpha"),
+        pytest.param({"AllBeta": True}, id="all beta"),
+        pytest.param({"AllBeta": False}, id="no beta"),
+    ],
+)
+def test_what_has_all_it_needs_is_fine(overrides):
+    gates = resolve_gates(overrides)
+    assert all(gates.enabled(name) == value for name, value in overrides.items())
+
+
+@pytest.mark.parametrize("gate", [gate for gate in KNOWN_GATES.values() if gate.locked], ids=lambda gate: gate.name)
+def test_a_locked_gate_does_not_move(gate):
+    with pytest.raises(ConfigError, match=f"cannot set feature gate {gate.name} to .*, feature is locked to"):
+        resolve_gates({gate.name: not gate.default})
+
+
 def test_gates_of_other_components_are_accepted():
     assert resolve_gates({"SchedulerAsyncPreemption": False}).enabled("SchedulerAsyncPreemption") is False
 

@@ -40,7 +40,7 @@ WARNING = """
     Rebooted CgroupV1 ContainerGCFailed CheckLimitsForResolvConf MissingClusterDNS DNSConfigForming
     SysctlForbidden NodePorts PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch OutOfpods AppArmor
     SupplementalGroupsPolicyNotSupported UnexpectedAdmissionError Preempting HostIPsIPFamilyMismatch
-    FailedPrepareDynamicResources
+    FailedPrepareDynamicResources PodLevelResourcesNotSupported
     ExceededGracePeriod FailedKillPod FailedCreatePodContainer Failed FailedMount NetworkNotReady FailedSync
     FailedValidation FailedToRetrieveImagePullSecret FailedCreatePodSandBox FailedPodSandBoxStatus
     LifecycleHTTPFallback InspectFailed ErrImageNeverPull Unhealthy ProbeWarning FailedPostStartHook

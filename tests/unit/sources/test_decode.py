@@ -1,9 +1,11 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from klet.api.placement import Toleration
 from klet.api.static_pods import StaticOrigin
+from klet.api.validation.options import STATIC_POD
 from klet.sources.decode import MAX_MANIFEST, Origin, decode_pod, decode_pods
 from klet.sources.errors import ManifestError
 
@@ -234,6 +236,14 @@ def test_bad_lists(data, message):
     with pytest.raises(ManifestError) as caught:
         decode_pods(data, URL)
     assert str(caught.value) == f"http://h/pods: document 1: {message}"
+
+
+def test_rules_that_a_gate_switches():
+    strict = replace(FILE, options=replace(STATIC_POD, container_restart_rules=False))
+    own = manifest(spec=spec(containers=[{"name": "app", "image": "busybox:1", "restartPolicy": "Never"}]))
+    assert decode_pod(own, FILE)
+    with pytest.raises(ManifestError, match="restartPolicy: Forbidden: may not be set for non-init containers"):
+        decode_pod(own, strict)
 
 
 def test_without_the_gate_only_two_uses_are_refused_and_none_in_a_list():

@@ -29,12 +29,6 @@ def init(**fields) -> dict:
     [
         pytest.param("HostnameOverride", {"hostnameOverride": "other"}, {}, id="the host name is the usual one"),
         pytest.param(
-            "ImageVolume",
-            {"volumes": [{"name": "i", "image": {"reference": "x"}}, {"name": "e", "emptyDir": {}}]},
-            {"volumes": [{"name": "e", "emptyDir": {}}]},
-            id="a volume that is an image is not there",
-        ),
-        pytest.param(
             "EnvFiles",
             main(env=[{"name": "A", "valueFrom": FILE_REF}, {"name": "B", "value": "b"}]),
             main(env=[{"name": "A"}, {"name": "B", "value": "b"}]),
@@ -68,12 +62,6 @@ def init(**fields) -> dict:
         pytest.param(
             "ContainerRestartRules", init(restartPolicy="Always"), init(restartPolicy="Always"), id="but sidecars stay"
         ),
-        pytest.param(
-            "PodLevelResources",
-            {"resources": {"limits": {"cpu": "1"}}},
-            {},
-            id="only containers have resources",
-        ),
     ],
 )
 def test_fields_of_a_gate_that_is_off(gate, given, expected):
@@ -88,14 +76,37 @@ def test_a_pod_without_such_fields_stays_as_it_is(gate):
     assert gate in KNOWN_GATES
 
 
-def test_pods_are_handed_on_without_what_is_switched_off():
-    received: list[tuple[str, tuple[Pod, ...]]] = []
+class Sink:
+    def __init__(self) -> None:
+        self.received: list[tuple[str, tuple[Pod, ...]]] = []
 
-    class Sink:
-        def set_pods(self, source: str, pods: tuple[Pod, ...]) -> None:
-            received.append((source, pods))
+    def set_pods(self, source: str, pods: tuple[Pod, ...]) -> None:
+        self.received.append((source, pods))
 
-    gated = GatedPods(is_enabled=lambda gate: gate != "HostnameOverride", sink=Sink())
-    both = {"hostnameOverride": "other", "resources": {"limits": {"cpu": "1"}}}
-    gated.set_pods("file", (pod(both),))
-    assert received == [("file", (pod({"resources": {"limits": {"cpu": "1"}}}),))]
+
+@pytest.mark.parametrize("source", ["file", "http", "api"])
+def test_pods_are_handed_on_without_what_is_switched_off(source):
+    sink = Sink()
+    gated = GatedPods(is_enabled=lambda gate: gate != "HostnameOverride", sink=sink)
+    rules = main(restartPolicy="Never", restartPolicyRules=RULES)
+    gated.set_pods(source, (pod({"hostnameOverride": "other", **rules}),))
+    assert sink.received == [(source, (pod(rules),))]
+
+
+def test_a_pod_that_stays_stays_the_same_object():
+    """Parts behind the sources take another object for a change."""
+    sink = Sink()
+    gated = GatedPods(is_enabled=lambda gate: gate != "HostnameOverride", sink=sink)
+    stays, changes = pod({"hostnameOverride": "other"}), pod({"hostnameOverride": "old"})
+    gated.set_pods("api", (stays, changes))
+    gated.set_pods("file", ())
+    gated.set_pods("api", (stays, pod({"hostnameOverride": "new"})))
+    first, _, second = (pods for _, pods in sink.received)
+    assert second[0] is first[0]
+    assert second[1] is not first[1]
+
+
+def test_nothing_is_touched_while_all_gates_are_on():
+    sink, pods = Sink(), (pod({"hostnameOverride": "other"}),)
+    GatedPods(is_enabled=lambda _: True, sink=sink).set_pods("api", pods)
+    assert sink.received[0][1] is pods

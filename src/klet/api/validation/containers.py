@@ -70,7 +70,10 @@ def validate_containers(scope: ContainerScope, path: FieldPath) -> FieldErrors:
             yield duplicate(here.child("name"), container.name)
         names.add(container.name)
         yield from _running(container, scope, here)
-        yield from _restart_policy(container, here)
+        if scope.options.container_restart_rules:
+            yield from _restart_policy(container, here)
+        elif container.restart_policy is not None:
+            yield forbidden(here.child("restartPolicy"), "may not be set for non-init containers")
     yield from _host_port_conflicts(scope.spec.containers, path)
 
 
@@ -79,10 +82,7 @@ def validate_init_containers(scope: ContainerScope, path: FieldPath) -> FieldErr
     for position, container in enumerate(scope.spec.init_containers):
         here = path.at(position)
         yield from _common(container, scope, here)
-        yield from _restart_policy(container, here)
-        if is_sidecar(container) and container.restart_policy_rules:
-            message = "restartPolicyRules are not allowed for init containers with restart policy Always"
-            yield forbidden(here.child("restartPolicyRules"), message)
+        yield from _init_restart_policy(container, scope, here)
         if container.name in names:
             yield duplicate(here.child("name"), container.name)
         elif container.name:
@@ -259,6 +259,16 @@ def _resize_policies(policies: tuple[ContainerResizePolicy, ...], pod_policy: st
         if pod_policy == "Never" and policy.restart_policy != "NotRequired":
             message = "must be 'NotRequired' when `restartPolicy` is 'Never'"
             yield invalid(path, policy.restart_policy, message)
+
+
+def _init_restart_policy(container: Container, scope: ContainerScope, path: FieldPath) -> FieldErrors:
+    if scope.options.container_restart_rules or container.restart_policy is None:
+        yield from _restart_policy(container, path)
+        if is_sidecar(container) and container.restart_policy_rules:
+            message = "restartPolicyRules are not allowed for init containers with restart policy Always"
+            yield forbidden(path.child("restartPolicyRules"), message)
+    elif not is_sidecar(container):
+        yield not_supported(path.child("restartPolicy"), container.restart_policy, ("Always",))
 
 
 def _restart_policy(container: Container, path: FieldPath) -> FieldErrors:

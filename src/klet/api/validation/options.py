@@ -9,6 +9,8 @@ class PodValidationOptions(Struct, frozen=True):
     resource_is_pod: bool = True
     allow_privileged: bool = True
     user_namespaces_host_network: bool = False
+    container_restart_rules: bool = True
+    """Whether containers may have a restart policy of their own."""
     pod_level_resize: bool = False
 
 

@@ -69,6 +69,21 @@ def fetch_source() -> Path:
     return Path(downloaded["Dir"])
 
 
+def run_program(program: Path) -> str:
+    """Run a small Go program that uses Kubernetes' packages; what it printed. Raises ProgramMissing."""
+    fetch_source()
+    # A directory of its own: go adds what the program imports to its go.mod.
+    directory = cache_directory() / program.stem
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in ("go.mod", "go.sum"):
+        given = _source() / name
+        (directory / name).write_text(given.read_text() if given.exists() else "")
+    (directory / "main.go").write_text(program.read_text())
+    _say(f"running {program.name} against {chosen_release()} (some minutes if the kubelet was not built here)")
+    # With the flags of the builds, so that what they compiled is used again.
+    return _go(directory, _environment(), "run", "-trimpath", ".")
+
+
 def build_command(name: str, target: Path, release: str) -> tuple[str, ...]:
     """Return the arguments of go that build a program."""
     # The suite is a package of tests, which is a program once it is compiled.

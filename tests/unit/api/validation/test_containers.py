@@ -310,3 +310,39 @@ NOT_HERE = "Forbidden: cannot be set for an Ephemeral Container"
 def test_ephemeral_container(errors_of, container, expected):
     spec = {"volumes": [{"name": "v"}], "ephemeralContainers": [{"name": "e", "image": "i", **container}]}
     assert errors_of({"spec": spec}) == [*expected, "spec.ephemeralContainers: Forbidden: cannot be set on create"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param(
+            {"containers": [{"name": "c", "image": "i:1", "restartPolicy": "Never"}]},
+            [f"{C}.restartPolicy: Forbidden: may not be set for non-init containers"],
+            id="a container has none",
+        ),
+        pytest.param(
+            {"containers": [{"name": "c", "image": "i:1", "restartPolicyRules": [RULE]}]}, [], id="rules alone"
+        ),
+        pytest.param(
+            {"initContainers": [{"name": "i", "image": "i:1", "restartPolicy": "Never"}]},
+            [f'{I}.restartPolicy: Unsupported value: "Never": supported values: "Always"'],
+            id="an init container can only be a sidecar",
+        ),
+        pytest.param(
+            {
+                "initContainers": [
+                    {"name": "i", "image": "i:1", "restartPolicy": "Always", "restartPolicyRules": [RULE]}
+                ]
+            },
+            [],
+            id="as which nobody looks at its rules",
+        ),
+        pytest.param(
+            {"initContainers": [{"name": "i", "image": "i:1", "restartPolicyRules": [RULE]}]},
+            [f"{I}.restartPolicy: Required value: must specify restartPolicy when restart rules are used"],
+            id="rules without a policy",
+        ),
+    ],
+)
+def test_restart_policies_of_containers_while_their_gate_is_off(errors_of, spec, expected):
+    assert errors_of({"spec": spec}, container_restart_rules=False) == expected
