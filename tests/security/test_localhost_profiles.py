@@ -17,6 +17,20 @@ NAMELESS = (
 )
 
 
+def refuses(name, container):
+    """Whether a pod was rejected, as without AppArmor on the host, or its container cannot be created."""
+
+    def holds(pods) -> bool:
+        status = pods[name].status if name in pods else None
+        if status is None or status.reason == "AppArmor":
+            return status is not None and status.phase == "Failed"
+        every = (*status.init_container_statuses, *status.container_statuses)
+        waiting = [each.state.waiting for each in every if each.name == container]
+        return any(state is not None and state.reason == REFUSED for state in waiting)
+
+    return holds
+
+
 async def test_no_container_of_the_api_server_starts_without_its_profile(attack):
     async with attack(cluster=True) as target:
         for number, context in enumerate(NAMELESS):
@@ -28,7 +42,7 @@ async def test_no_container_of_the_api_server_starts_without_its_profile(attack)
                 f"init-{number}", {"containers": [plain], "initContainers": [own | {"name": "i"}]}
             )
             for pod, container in ((f"own-{number}", "main"), (f"shared-{number}", "main"), (f"init-{number}", "i")):
-                await target.waiting(pod, container, reason=REFUSED)
+                await target.agent.until(refuses(pod, container), what=f"{pod} is refused")
         assert target.created() == []
 
 

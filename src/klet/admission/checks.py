@@ -1,12 +1,15 @@
 """Reasons to reject a pod, in upstream's order and words. Pure.
 
-Its first form: resources and affinity are not checked yet.
+Of resources only the number of pods is checked so far; affinity is not.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from klet.admission.verdicts import Admit, Reject, Verdict
+from msgspec import Struct
+
+from klet.admission.preemption import MESSAGE, Need, NoVictims, as_preempted, choose_victims
+from klet.admission.verdicts import Admit, Preempt, Reject, Verdict
 from klet.api.container import ContainerPort
 from klet.api.node import LINUX, OS_LABEL
 from klet.api.placement import Taint
@@ -14,12 +17,55 @@ from klet.api.pod import Pod
 from klet.api.pod_resources import asks_for_pod_level_resources, is_sidecar
 from klet.api.sysctls import IPC, NET, SAFE_SYSCTLS, matches_sysctl, namespace_of, normalize_sysctl
 from klet.api.tolerations import find_untolerated
-from klet.model.pods import is_static
+from klet.model.app_armor import LOCALHOST, every_container, find_app_armor_profile, needs_app_armor
+from klet.model.pod_resources import PODS, compute_resource_request
+from klet.model.pods import is_critical, is_static
 from klet.model.reasons import Reason
+from klet.model.roles import Allocations
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - compared with, not bound to
 _TCP: Final = "TCP"
 NO_EXECUTE: Final = "NoExecute"
+_STRICT: Final = "Strict"
+_NEW: Final = frozenset({"", "Pending"})
+"""Phases of a pod that has not run yet."""
+
+
+class NodeFacts(Struct, frozen=True, kw_only=True):
+    """What a pod is checked against besides the other pods."""
+
+    max_pods: int
+    """As many as the node has room for."""
+    allowed_sysctls: tuple[str, ...] = ()
+    has_app_armor: bool = False
+    """Whether the kernel confines containers with AppArmor profiles."""
+    has_groups_policy: bool = False
+    """Whether the runtime knows supplementalGroupsPolicy."""
+    has_pod_level_resources: bool = True
+    """The gate PodLevelResources."""
+    taints: tuple[Taint, ...] = ()
+    compares_taints: bool = False
+    """The gate TaintTolerationComparisonOperators."""
+
+
+class Shortage(Struct, frozen=True, kw_only=True):
+    """A resource of which the node has too little left for a pod."""
+
+    resource: str
+    requested: int
+    used: int
+    capacity: int
+
+    @property
+    def message(self) -> str:
+        return (
+            f"Node didn't have enough resource: {self.resource}, requested: {self.requested}, used: {self.used}, "
+            f"capacity: {self.capacity}"
+        )
+
+    @property
+    def missing(self) -> int:
+        return self.requested - (self.capacity - self.used)
 
 
 def check_sysctls(pod: Pod, *, allowed: Sequence[str]) -> Reject | None:
@@ -42,6 +88,38 @@ def check_os(pod: Pod) -> Reject | None:
         return Reject(Reason.POD_OS_SELECTOR_DOES_NOT_MATCH, message)
     if pod.spec.os is not None and pod.spec.os.name not in {"", LINUX}:
         return Reject(Reason.POD_OS_NOT_SUPPORTED, "Failed to admit pod as the OS field doesn't match node OS")
+    return None
+
+
+def check_groups_policy(pod: Pod, *, is_supported: bool) -> Reject | None:
+    """Reject a pod that must not get the groups of its image, where the runtime would add them."""
+    context = pod.spec.security_context
+    if is_supported or context is None or context.supplemental_groups_policy != _STRICT:
+        return None
+    message = f"SupplementalGroupsPolicy={_STRICT} is not supported in this node"
+    return Reject(Reason.SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED, message)
+
+
+def find_shortage(others: Sequence[Pod], *, max_pods: int) -> Shortage | None:
+    """Return whether the node has as many pods as it has room for."""
+    if len(others) < max_pods:
+        return None
+    return Shortage(resource=PODS, requested=1, used=len(others), capacity=max_pods)
+
+
+def check_app_armor(pod: Pod, *, is_enabled: bool) -> Reject | None:
+    """Reject a pod with an AppArmor profile that would not be enforced. A pod that has run is not checked again."""
+    if pod.status.phase not in _NEW or not needs_app_armor(pod):
+        return None
+    if not is_enabled:
+        return Reject(Reason.APP_ARMOR, "Cannot enforce AppArmor: AppArmor is not enabled on the host")
+    for container in every_container(pod):
+        profile = find_app_armor_profile(pod, container)
+        if profile is not None and profile.type == LOCALHOST and not (profile.localhost_profile or "").strip():
+            name = "nil" if profile.localhost_profile is None else f"*{profile.localhost_profile}"
+            text = f"&AppArmorProfile{{Type:{LOCALHOST},LocalhostProfile:{name},}}"
+            message = f'Cannot enforce AppArmor: invalid empty AppArmor profile name: "{text}"'
+            return Reject(Reason.APP_ARMOR, message)
     return None
 
 
@@ -94,51 +172,54 @@ def check_taints(pod: Pod, taints: Sequence[Taint], *, comparisons: bool) -> Rej
     )
 
 
-def find_rejection(
-    pod: Pod,
-    others: Sequence[Pod],
-    *,
-    allowed_sysctls: Sequence[str] = (),
-    taints: Sequence[Taint] = (),
-    comparisons: bool = False,
-    pod_level_resources: bool = True,
-) -> Reject | None:
-    """Return why a pod cannot run beside the others on this node; the first reason counts."""
-    return (
-        check_sysctls(pod, allowed=allowed_sysctls)
+def decide_admission(pod: Pod, others: Sequence[Pod], facts: NodeFacts, allocations: Allocations) -> Verdict:
+    """Return whether a pod can run beside the others on this node; the first reason against it counts.
+
+    Others make room for a critical pod, unless it would be rejected even then.
+    """
+    rejected = (
+        check_sysctls(pod, allowed=facts.allowed_sysctls)
         or check_os(pod)
-        or check_host_ports(pod, others)
-        or check_taints(pod, taints, comparisons=comparisons)
-        or check_features(pod, pod_level_resources=pod_level_resources)
+        or check_groups_policy(pod, is_supported=facts.has_groups_policy)
     )
+    if rejected is not None:
+        return rejected
+    shortage = find_shortage(others, max_pods=facts.max_pods)
+    if shortage is not None and not is_critical(pod):
+        return Reject(Reason.OUT_OF_PODS, shortage.message)
+    rejected = (
+        check_host_ports(pod, others)
+        or check_taints(pod, facts.taints, comparisons=facts.compares_taints)
+        or check_app_armor(pod, is_enabled=facts.has_app_armor)
+        or check_features(pod, pod_level_resources=facts.has_pod_level_resources)
+    )
+    if rejected is not None:
+        return rejected
+    return Admit() if shortage is None else _make_room(pod, others, shortage, allocations)
 
 
 class NodeChecks:
     """The checks as an admission handler."""
 
-    def __init__(
-        self,
-        *,
-        allowed_sysctls: Sequence[str],
-        taints: Callable[[], Sequence[Taint]] = tuple,
-        comparisons: bool = False,
-        pod_level_resources: bool = True,
-    ) -> None:
-        self._allowed_sysctls = allowed_sysctls
-        self._taints = taints
-        self._comparisons = comparisons
-        self._pod_level_resources = pod_level_resources
+    def __init__(self, *, facts: Callable[[], NodeFacts], allocations: Allocations) -> None:
+        self._facts = facts
+        self._allocations = allocations
 
     async def admit(self, pod: Pod, others: Sequence[Pod]) -> Verdict:
-        rejection = find_rejection(
-            pod,
-            others,
-            allowed_sysctls=self._allowed_sysctls,
-            taints=self._taints(),
-            comparisons=self._comparisons,
-            pod_level_resources=self._pod_level_resources,
-        )
-        return rejection or Admit()
+        return decide_admission(pod, others, self._facts(), self._allocations)
+
+
+def _make_room(pod: Pod, others: Sequence[Pod], shortage: Shortage, allocations: Allocations) -> Verdict:
+    """Return which pods have to stop for a critical pod."""
+
+    def requests(other: Pod, resource: str) -> int:
+        return compute_resource_request(allocations.of(other), resource)
+
+    found = choose_victims(pod, others, [Need(shortage.resource, shortage.missing)], requests)
+    if isinstance(found, NoVictims):
+        message = f"Unexpected error while attempting to recover from admission failure: {found.message}"
+        return Reject(Reason.UNEXPECTED_ADMISSION_ERROR, message, {"why": shortage.message})
+    return Preempt(found, MESSAGE, as_preempted)
 
 
 def host_ports(pod: Pod) -> Iterator[ContainerPort]:

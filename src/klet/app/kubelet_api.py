@@ -22,6 +22,7 @@ from klet.host.addresses import find_node_addresses
 from klet.journal.queries import JournalQueries, KeptCauses
 from klet.logs.container_logs import ContainerLogs
 from klet.model.roles import Part
+from klet.node.addresses import preferred_version
 from klet.server.auth.build import AuthSettings, build_auth_filter
 from klet.server.auth.certificates import ClientAuthorities
 from klet.server.auth.filter import AuthFilter
@@ -142,7 +143,7 @@ async def open_kubelet_api(
         own_socket=settings.socket,
         journal=base.journal,
         configuration=encode_configuration(config),
-        node_ips=find_node_addresses(given.flags.node_ip.split(",")),
+        node_ips=find_node_addresses(given.flags.node_ip.split(","), prefer=preferred_version(settings.node)),
         parts=parts,
     )
 

@@ -38,22 +38,20 @@ from klet.model.causes import CauseRecorder
 from klet.model.memory import AgentMemory
 from klet.model.roles import NodeResources
 from klet.network.resolver import PodResolver
+from klet.node.capacity import AllocatableResources, expect_allocatable
 from klet.node.status_inputs import PATIENCE
 from klet.objectcache.standalone import StandaloneObjects, StandaloneTokens
 from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.resources.names import pods_root
 from klet.resources.pod_cgroups import NoPodCgroups, PodCgroups
 from klet.resources.qos_cgroups import NoQosCgroups, QosCgroups
+from klet.runtime.claims import NoClaims
 from klet.runtime.config.container_options import NoDevices
 from klet.runtime.config.id_blocks import IdBlocks, choose_range, parse_granted
 from klet.runtime.config.mapping_files import PodMappingFiles
 from klet.runtime.config.sub_paths import BoundSubPaths
 from klet.runtime.config.user_namespaces import UserNamespaceManager
-from klet.runtime.environment.env_sources import (
-    KnownResources,
-    NoObjects,
-    VolumeFiles,
-)
+from klet.runtime.environment.env_sources import NoObjects, VolumeFiles
 from klet.runtime.log_files import LogFiles
 from klet.runtime.pod_files import PodFiles
 from klet.runtime.quirks.late_calls import WatchedTransport
@@ -269,13 +267,16 @@ async def open_container_ports(settings: AgentSettings, objects: NodeObjects, ba
     )
     if settings.user_ids.is_enabled:
         user_namespaces.restore(await mappings.read_all())
+    storage = await FilesystemCapacity(path=settings.root, threads=threads).read()
+    expected = expect_allocatable(base.machine.info(), storage=storage, settings=settings.node)
     return ContainerPorts(
         objects=objects.data,
         services=objects.services,
-        resources=KnownResources(allocatable=settings.allocatable),
+        resources=AllocatableResources(expected=expected, find_node=objects.find_node),
         runtime_classes=objects.runtime_classes,
         handlers=handlers,
         devices=NoDevices(),
+        claims=NoClaims(),
         volume_files=VolumeFiles(threads=threads),
         sub_paths=BoundSubPaths(root=settings.root, threads=threads),
         user_namespaces=user_namespaces,
@@ -332,5 +333,6 @@ def standalone_objects(runtime_handlers: Mapping[str, str]) -> NodeObjects:
         certificates=NoPodCertificates(),
         services=nothing,
         runtime_classes=KnownRuntimeClasses(handlers=runtime_handlers),
+        find_node=lambda: None,
         has_api=False,
     )

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
+from klet.api.node import Node
 from klet.api.placement import Taint
 from klet.cri.client import CriClient
 from klet.cri.events import RuntimeEventSource
@@ -24,6 +25,7 @@ from klet.model.causes import CauseRecorder
 from klet.model.memory import AgentMemory
 from klet.model.roles import NodeResources, ObjectChanges, ObjectReader, ReferredObjects, RestartCounts
 from klet.node.status_inputs import Addresses
+from klet.runtime.claims import ClaimPreparer
 from klet.runtime.config.container_options import DeviceOptions
 from klet.runtime.config.container_planner import ContainerFileMaker
 from klet.runtime.config.sub_paths import SubPaths
@@ -85,6 +87,8 @@ class NodeObjects(Struct, frozen=True, kw_only=True):
     certificates: PodCertificateReader
     services: ServiceReader
     runtime_classes: RuntimeClasses
+    find_node: Callable[[], Node | None]
+    """The node as the API server has it."""
     has_api: bool
 
 
@@ -97,6 +101,7 @@ class ContainerPorts(Struct, frozen=True, kw_only=True):
     runtime_classes: RuntimeClasses
     handlers: Handlers
     devices: DeviceOptions
+    claims: ClaimPreparer
     volume_files: FileReader
     sub_paths: SubPaths
     user_namespaces: UserNamespaceManager

@@ -49,6 +49,7 @@ from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.roles import Part, PodSink
 from klet.model.verbosity import TRACE
+from klet.node.addresses import preferred_version
 from klet.node.cgroup_driver import find_cgroup_driver
 from klet.node.findings import find_start
 from klet.node.kernel_tunables import (
@@ -166,9 +167,10 @@ async def _open_spec(
     config = PodConfig(sources=source_names(given), clock=base.clock, recorder=base.recorder)
     sink = GatedPods(is_enabled=given.gates.enabled, sink=config)
     others: tuple[Part, ...] = (base.journal, *build_sources(given, settings.node_name, base, sink=sink))
-    given_ips = given.flags.node_ip.split(",")
     objects, reviewer = standalone_objects(settings.runtime_handlers), None
-    node_ips: Callable[[], tuple[str, ...]] = partial(find_node_addresses, given_ips)
+    node_ips: Callable[[], tuple[str, ...]] = partial(
+        find_node_addresses, given.flags.node_ip.split(","), prefer=preferred_version(settings.node)
+    )
     host_ips: Callable[[], tuple[str, ...]] = tuple
     node_taints: Callable[[], tuple[Taint, ...]] = tuple
     cluster = None
@@ -179,7 +181,7 @@ async def _open_spec(
         cluster = await opened.enter_async_context(
             join.open_cluster(given, settings, base, events=base.events, sink=sink)
         )
-        node_ips = host_ips = join.find_host_ips(given, cluster)
+        node_ips = host_ips = join.find_host_ips(cluster, expected=node_ips())
         node_taints = join.find_node_taints(cluster)
         objects, reviewer = cluster.objects, cluster.clients.reviews
     ports = await opened.enter_async_context(

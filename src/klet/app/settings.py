@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from klet.admission.declared_features import discover_features
 from klet.agent_log.start import LogSettings
 from klet.agent_log.vmodule import VModuleRule
-from klet.api.quantity import ZERO, Quantity
+from klet.api.quantity import ZERO
 from klet.api.sysctls import normalize_sysctl
 from klet.api.validation.options import STATIC_POD, PodValidationOptions
 from klet.config.command_line import Settings
@@ -27,10 +27,11 @@ from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.host.cgroups.resources import DEFAULT_PERIOD
 from klet.host.machine.info import MachineInfo
 from klet.model.features import DEFAULT_FEATURES, PodFeatures
-from klet.model.pod_resources import CPU, MEMORY
+from klet.model.pod_resources import MEMORY
 from klet.network.dns import DnsSettings
 from klet.node.capacity import machine_capacity
 from klet.node.machine_checks import check_machine
+from klet.node.settings import NodeSettings, cut_node_settings
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.resources.names import pods_root
 from klet.runtime.config.container_config import ContainerSettings
@@ -75,8 +76,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     container: ContainerSettings
     dns: DnsSettings
     user_ids: UserIdSettings
-    allocatable: Mapping[str, Quantity]
-    """What the machine has for pods."""
+    node: NodeSettings
+    """What the node says of itself, and has for pods."""
     runtime_handlers: Mapping[str, str]
     """By runtime class."""
     features: PodFeatures = DEFAULT_FEATURES
@@ -96,8 +97,16 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
     root = Path(flags.root_dir)
     resources = cut_container_rules(given, machine)
     features = cut_features(given)
+    name = choose_node_name(flags, hostname=machine.hostname)
+    node = cut_node_settings(
+        config,
+        flags,
+        name=name,
+        architecture=machine.architecture,
+        declared_features=cut_declared_features(given) or (),
+    )
     return AgentSettings(
-        node_name=choose_node_name(flags, hostname=machine.hostname),
+        node_name=name,
         root=root,
         socket=Path(given.klet.socket),
         journal=root / "klet-journal.db",
@@ -125,16 +134,23 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         ),
         legacy_logs=choose_legacy_logs(Path(config.pod_logs_dir)),
         sandbox=SandboxSettings(
-            logs=Path(config.pod_logs_dir), cluster_domain=config.cluster_domain, resources=resources
+            logs=Path(config.pod_logs_dir),
+            cluster_domain=config.cluster_domain,
+            resources=resources,
+            names_image_handlers=given.gates.enabled("RuntimeClassInImageCriApi"),
         ),
         container=_container_settings(config, root, resources, machine, features),
-        dns=DnsSettings(cluster_dns=usable_servers(config.cluster_dns), cluster_domain=config.cluster_domain),
+        dns=DnsSettings(
+            cluster_dns=usable_servers(config.cluster_dns),
+            cluster_domain=config.cluster_domain,
+            node_ips=tuple(map(str, node.node_ips)),
+        ),
         user_ids=UserIdSettings(
             per_pod=config.user_namespaces.ids_per_pod,
             max_pods=config.max_pods,
             is_enabled=given.gates.enabled("UserNamespacesSupport"),
         ),
-        allocatable=cut_allocatable(given, machine),
+        node=node,
         runtime_handlers={each.metadata.name: each.handler for each in given.klet.runtime_classes},
         features=features,
         allowed_sysctls=tuple(normalize_sysctl(each) for each in config.allowed_unsafe_sysctls),
@@ -297,14 +313,8 @@ def _cpu_period(given: Settings) -> int:
     return given.config.cpu_cfs_quota_period // timedelta(microseconds=1)
 
 
-def cut_allocatable(given: Settings, machine: MachineInfo) -> dict[str, Quantity]:
-    """Return what is left of the machine's CPUs and memory for pods after both reservations."""
-    system, kubelet = effective_reservations(given.config)
-    capacity = machine_capacity(machine)
-    return {
-        name: max(capacity[name] - system.get(name, ZERO) - kubelet.get(name, ZERO), ZERO) for name in (CPU, MEMORY)
-    }
-
-
 def _allocatable_memory(given: Settings, machine: MachineInfo) -> int:
-    return cut_allocatable(given, machine)[MEMORY].value()
+    """Return what is left of the memory after both reservations (upstream: GetNodeAllocatableAbsolute)."""
+    system, kubelet = effective_reservations(given.config)
+    left = machine_capacity(machine)[MEMORY] - system.get(MEMORY, ZERO) - kubelet.get(MEMORY, ZERO)
+    return max(left, ZERO).value()

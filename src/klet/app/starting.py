@@ -8,7 +8,7 @@ from klet.app.boards import Boards
 from klet.app.ports import ContainerPorts, Ports
 from klet.app.settings import AgentSettings
 from klet.images.manager import ImageManager, RegistryLogins
-from klet.runtime.config.container_config import ContainerSettings
+from klet.node.addresses import prefers_ipv6
 from klet.runtime.config.container_planner import ContainerFileMaker, ContainerPlanner, MountableVolumes
 from klet.runtime.creation import ContainerCreator
 from klet.runtime.environment.env_sources import (
@@ -91,6 +91,7 @@ def _build_sandboxes(ports: Ports, settings: AgentSettings, boards: Boards, volu
             user_namespaces=ports.containers.user_namespaces,
             host_ports=ports.containers.host_ports,
             volumes=volumes,
+            claims=ports.containers.claims,
         ),
         allocations=boards.allocations,
         metrics=register_sandboxes(boards.metrics),
@@ -110,7 +111,7 @@ def _build_starter(
             files=ports.files,
             volumes=volumes,
             node_ips=ports.node_ips,
-            settings=settings.container,
+            settings=settings,
         ),
         logs=ports.logs,
         allocations=boards.allocations,
@@ -134,7 +135,7 @@ def _build_planner(
     files: ContainerFileMaker,
     volumes: MountableVolumes,
     node_ips: Callable[[], tuple[str, ...]],
-    settings: ContainerSettings,
+    settings: AgentSettings,
 ) -> ContainerPlanner:
     environment = EnvironmentReader(
         objects=ports.objects,
@@ -142,6 +143,7 @@ def _build_planner(
         node=ports.resources,
         files=ports.volume_files,
         node_ips=node_ips,
+        prefer_ipv6=prefers_ipv6(settings.node),
     )
     return ContainerPlanner(
         files=files,
@@ -150,5 +152,5 @@ def _build_planner(
         environment=environment,
         devices=ports.devices,
         handlers=ports.handlers,
-        settings=settings,
+        settings=settings.container,
     )

@@ -1,23 +1,23 @@
 """Builds every part of the agent from its ports: who talks to whom. The only module that knows them all."""
 
-from collections.abc import Callable
 from functools import partial
 
 from msgspec import Struct
 
-from klet.admission.checks import NodeChecks
+from klet.admission.checks import NodeChecks, NodeFacts
 from klet.admission.declared_features import DeclaredFeatureCheck
 from klet.admission.verdicts import AdmitHandler
 from klet.allocation.book import AllocationBook
-from klet.api.placement import Taint
+from klet.api.quantity import ZERO
 from klet.app.boards import Boards, build_boards, remembered_pods
 from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
 from klet.app.starting import build_images, build_runtime_parts
 from klet.images.pull_secrets import PullSecrets
 from klet.metrics import MetricRegistry
-from klet.model.features import PodFeatures
+from klet.model.pod_resources import PODS
 from klet.model.roles import Part
+from klet.node.addresses import prefers_ipv6
 from klet.node.runtime_state import RuntimeChecks, RuntimeState
 from klet.pleg.cache import RuntimeCache
 from klet.pleg.metrics import register_running
@@ -85,7 +85,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
     runtime = RuntimeState(pleg_error=pleg.health_error, clock=ports.clock)
     checks = RuntimeChecks(runtime=ports.runtime, state=runtime, recorder=ports.recorder, clock=ports.clock)
-    probes, statuses = _build_reporting(ports, boards, settings.features)
+    probes, statuses = _build_reporting(ports, settings, boards)
     host_resources = PodHostResources(
         files=ports.files,
         volumes=volumes,
@@ -123,7 +123,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     trigger = HousekeepingTrigger(sources_ready=ports.changes.all_ready, clock=ports.clock)
     workers = PodWorkers(
         admission=PodAdmission(
-            handlers=build_handlers(settings, ports.node_taints),
+            handlers=_build_handlers(ports, settings, boards, runtime=runtime),
             declared_features=settings.declared_features,
             pods=boards.pods,
             ledger=boards.ledger,
@@ -202,27 +202,42 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
 
 
-def build_handlers(settings: AgentSettings, taints: Callable[[], tuple[Taint, ...]]) -> tuple[AdmitHandler, ...]:
+def _build_handlers(
+    ports: Ports, settings: AgentSettings, boards: Boards, *, runtime: RuntimeState
+) -> tuple[AdmitHandler, ...]:
     """Build what is asked about every new pod, in this order."""
-    checks = NodeChecks(
-        allowed_sysctls=settings.allowed_sysctls,
-        taints=taints,
-        comparisons=settings.features.taint_comparisons,
-        pod_level_resources=settings.has_pod_level_resources,
-    )
+    checks = _build_checks(ports, settings, boards, runtime=runtime)
     if settings.declared_features is None:
         return (checks,)
     return checks, DeclaredFeatureCheck(declared=settings.declared_features)
 
 
-def _build_reporting(ports: Ports, boards: Boards, features: PodFeatures) -> tuple[ProbeManager, PodStatuses]:
+def _build_checks(ports: Ports, settings: AgentSettings, boards: Boards, *, runtime: RuntimeState) -> NodeChecks:
+    """Build the checks of new pods; what the node has and can do is looked up for each of them."""
+    has_app_armor = ports.machine.info().has_app_armor
+
+    def find_facts() -> NodeFacts:
+        return NodeFacts(
+            max_pods=ports.containers.resources.allocatable().get(PODS, ZERO).value(),
+            allowed_sysctls=settings.allowed_sysctls,
+            has_app_armor=has_app_armor,
+            has_groups_policy=bool(runtime.report.supplemental_groups_policy),
+            has_pod_level_resources=settings.has_pod_level_resources,
+            taints=ports.node_taints(),
+            compares_taints=settings.features.taint_comparisons,
+        )
+
+    return NodeChecks(facts=find_facts, allocations=boards.allocations)
+
+
+def _build_reporting(ports: Ports, settings: AgentSettings, boards: Boards) -> tuple[ProbeManager, PodStatuses]:
     """Build the probes, and the statuses that report their results."""
     started = ports.clock.now()
     probes = ProbeManager(
         statuses=boards.statuses,
         results=boards.probes,
         prober=Prober(runtime=ports.runtime, http=ports.http),
-        restarts=partial(comes_back, restart_all=features.restart_all),
+        restarts=partial(comes_back, restart_all=settings.features.restart_all),
         recorder=ports.recorder,
         clock=ports.clock,
         randomness=ports.randomness,
@@ -235,7 +250,7 @@ def _build_reporting(ports: Ports, boards: Boards, features: PodFeatures) -> tup
         probes=boards.probes,
         probers=probes,
         recorder=ports.recorder,
-        facts=StatusFacts(ports.runtime_name, started, ports.host_ips, features),
+        facts=StatusFacts(ports.runtime_name, started, ports.host_ips, prefers_ipv6(settings.node), settings.features),
         clock=ports.clock,
     )
     return probes, statuses

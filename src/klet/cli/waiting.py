@@ -37,6 +37,7 @@ TROUBLES = frozenset(
         Reason.FAILED_MOUNT,
         Reason.FAILED_POD_SANDBOX_STATUS,
         Reason.FAILED_POST_START_HOOK,
+        Reason.FAILED_PREPARE_DYNAMIC_RESOURCES,
         Reason.FAILED_PRE_STOP_HOOK,
         Reason.FAILED_REMOVE_CONTAINER,
         Reason.FAILED_SYNC,

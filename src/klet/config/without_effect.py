@@ -154,7 +154,7 @@ GATES: Final = _CLIENT_GATES | _names(
     LocalStorageCapacityIsolationFSQuotaMonitoring MutableCSINodeAllocatableCount NodeLogQuery
     PodAndContainerStatsFromCRI PodLogsQuerySplitStreams PodReadyToStartContainersCondition ProcMountType
     ReloadKubeletServerCertificateFile ResourceHealthStatus
-    RuntimeClassInImageCriApi SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod
+    SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod
     TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions VolumeLimitScaling
     """
 )

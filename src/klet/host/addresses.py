@@ -85,13 +85,13 @@ class AddressReader:
             self._is_looking_up = False
 
 
-def find_node_addresses(given: Iterable[str]) -> tuple[str, ...]:
+def find_node_addresses(given: Iterable[str], *, prefer: int = 4) -> tuple[str, ...]:
     """Return the addresses that were given for the node, or else the one it has towards the world, if any.
 
-    One of all zeros only says which family is preferred.
+    One of all zeros only says which family is preferred: `prefer`.
     """
     found = tuple(text.strip() for text in given if _is_usable(text.strip()))
-    default = find_default_address() if not found else None
+    default = find_default_address(prefer=prefer) if not found else None
     return found if default is None else (default,)
 
 

@@ -42,6 +42,22 @@ class RegistryLogins(Protocol):
         ...
 
 
+class _Wanted(Struct, frozen=True):
+    """An image as the runtime is asked for it, and the sandbox that it is pulled for."""
+
+    spec: cri.ImageSpec
+    sandbox: cri.PodSandboxConfig
+
+    @property
+    def name(self) -> str:
+        return self.spec.image
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells images apart: a runtime may keep one for each of its handlers."""
+        return self.spec.image, self.spec.runtime_handler
+
+
 class _Seen(Struct, frozen=True):
     image: cri.Image
     until: float
@@ -66,26 +82,34 @@ class ImageManager:
         self._stopping_pods = stopping_pods
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[tuple[str, str], _Seen] = {}
 
     async def ensure(
         self,
         pod: Pod,
         container: Container | EphemeralContainer,
         *,
+        sandbox: cri.PodSandboxConfig,
+        handler: str = "",
         before_pull: Callable[[], None],
         parent: CauseId | None,
     ) -> PresentImage | MissingImage:
         """Return the image of a container, pulled if needed, or why it is missing.
 
-        A pull may take long: `before_pull` is called first. Raises PodStopping when the pod is to stop.
+        The runtime is told for which sandbox it pulls: annotations of the pod may choose how. A `handler` is named to a
+        runtime that keeps images for each of its handlers. A pull may take long: `before_pull` is called first. Raises
+        PodStopping when the pod is to stop.
         """
-        return await self._stopping_pods.run(uid_of(pod), self._ensure(pod, container, before_pull, parent))
+        return await self._stopping_pods.run(
+            uid_of(pod), self._ensure(pod, container, sandbox, handler, before_pull, parent)
+        )
 
     async def _ensure(
         self,
         pod: Pod,
         container: Container | EphemeralContainer,
+        sandbox: cri.PodSandboxConfig,
+        handler: str,
         before_pull: Callable[[], None],
         parent: CauseId | None,
     ) -> PresentImage | MissingImage:
@@ -95,8 +119,10 @@ class ImageManager:
             message = f'Failed to apply default image tag "{container.image}": {error}'
             missing = MissingImage("InvalidImageName", message)
             return self._missing(pod, container, Reason.INSPECT_FAILED, missing, parent)
+        spec = cri.ImageSpec(image=name, annotations=dict(pod.metadata.annotations), runtime_handler=handler)
+        wanted = _Wanted(spec, sandbox)
         try:
-            found = self._seen_lately(name) or await self._inspect(name)
+            found = self._seen_lately(wanted) or await self._inspect(wanted)
         except CriError as error:
             missing = MissingImage("ImageInspectError", f'Failed to inspect image "": {error}')
             return self._missing(pod, container, Reason.INSPECT_FAILED, missing, parent)
@@ -126,27 +152,27 @@ class ImageManager:
             )
             return MissingImage("ImagePullBackOff", f"{text}: {last.reason}: {last.message}", last.retry_at)
         before_pull()
-        return await self._pull(pod, container, name, fitting, parent)
+        return await self._pull(pod, container, wanted, fitting, parent)
 
-    async def _inspect(self, name: str) -> cri.Image | None:
+    async def _inspect(self, wanted: _Wanted) -> cri.Image | None:
         asked = self._clock.monotonic()
-        answer = await self._images.image_status(cri.ImageStatusRequest(image=cri.ImageSpec(image=name)))
+        answer = await self._images.image_status(cri.ImageStatusRequest(image=wanted.spec))
         if not answer.image.id:
             return None
-        self._seen[name] = _Seen(answer.image, asked + SEEN_FOR.total_seconds())
+        self._seen[wanted.key] = _Seen(answer.image, asked + SEEN_FOR.total_seconds())
         return answer.image
 
-    def _seen_lately(self, name: str) -> cri.Image | None:
+    def _seen_lately(self, wanted: _Wanted) -> cri.Image | None:
         now = self._clock.monotonic()
         self._seen = {each: seen for each, seen in self._seen.items() if now < seen.until}
-        seen = self._seen.get(name)
+        seen = self._seen.get(wanted.key)
         return None if seen is None else seen.image
 
     async def _pull(
         self,
         pod: Pod,
         container: Container | EphemeralContainer,
-        name: str,
+        wanted: _Wanted,
         fitting: FittingLogins,
         parent: CauseId | None,
     ) -> PresentImage | MissingImage:
@@ -154,13 +180,13 @@ class ImageManager:
         about.record(Reason.PULLING, f'Pulling image "{container.image}"', parent=parent)
         started = self._clock.monotonic()
         try:
-            await self._pull_with_any(name, fitting)
-            pulled = await self._inspect(name)
+            await self._pull_with_any(wanted, fitting)
+            pulled = await self._inspect(wanted)
         except (CriError, _Refused) as error:
             text = _text_of(error)
             missing = explain_failed_pull(container.image, text)
             now = self._clock.now()
-            retry_at = now + self._backoff.failed(uid_of(pod), name, missing, now=now)
+            retry_at = now + self._backoff.failed(uid_of(pod), wanted.name, missing, now=now)
             failed = f'Failed to pull image "{container.image}": {text}'
             tried: dict[str, Measurement] = {
                 "logins": len(fitting.logins),
@@ -175,7 +201,7 @@ class ImageManager:
                 parent=parent,
             )
             return replace(missing, retry_at=min(retry_at, now + SHOW_BACKOFF))
-        self._backoff.pulled(uid_of(pod), name)
+        self._backoff.pulled(uid_of(pod), wanted.name)
         if pulled is None:
             missing = MissingImage("ErrImagePull", f'image "{container.image}" is not there after it was pulled')
             return self._missing(pod, container, Reason.FAILED, missing, parent)
@@ -187,17 +213,17 @@ class ImageManager:
         about.record(Reason.PULLED, text, parent=parent)
         return _present(pulled)
 
-    async def _pull_with_any(self, name: str, fitting: FittingLogins) -> None:
+    async def _pull_with_any(self, wanted: _Wanted, fitting: FittingLogins) -> None:
         """Pull with each login in turn until one is accepted. As upstream, never without a login if there is one."""
-        spec = cri.ImageSpec(image=name)
+        spec, sandbox = wanted.spec, wanted.sandbox
         if not fitting.logins:
-            await self._images.pull_image(cri.PullImageRequest(image=spec))
+            await self._images.pull_image(cri.PullImageRequest(image=spec, sandbox_config=sandbox))
             return
         failures = []
         for login in fitting.logins:
             auth = cri.AuthConfig(username=login.username, password=login.password)
             try:
-                await self._images.pull_image(cri.PullImageRequest(image=spec, auth=auth))
+                await self._images.pull_image(cri.PullImageRequest(image=spec, auth=auth, sandbox_config=sandbox))
             except CriError as error:
                 failures.append(_text_of(error))
             else:

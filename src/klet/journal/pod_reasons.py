@@ -11,6 +11,7 @@ from klet.model.causes import Cause, Measurement
 from klet.model.reasons import Reason, read_reason
 
 BEFORE_CONTAINERS: Final = (
+    Reason.FAILED_PREPARE_DYNAMIC_RESOURCES,
     Reason.FAILED_CREATE_POD_SANDBOX,
     Reason.FAILED_POD_SANDBOX_STATUS,
     Reason.NETWORK_NOT_READY,

@@ -51,12 +51,32 @@ def compute_pod_limits(allocation: PodAllocation, *, with_overhead: bool = True)
     return limits
 
 
+def has_pod_level_resources(allocation: PodAllocation) -> bool:
+    """Return whether the pod itself has a request or limit that may stand there."""
+    return bool(_pod_level(allocation.pod_requests) or _pod_level(allocation.pod_limits))
+
+
 def is_limited(allocation: PodAllocation, resource: str) -> bool:
     """Return whether every container has a limit of a resource, or the pod as a whole has one.
 
     A plain init container counts together with the sidecars that run beside it, so their limit covers it.
     """
     return bool(allocation.pod_limits.get(resource)) or all(_limits_at_each_time(allocation, resource))
+
+
+def compute_resource_request(allocation: PodAllocation, resource: str) -> int:
+    """Return the amount of one resource by which pods are ranked: CPU in thousandths, others in units.
+
+    In a pod with pod-level resources the containers do not count at all, for whatever resource.
+    """
+    if resource == PODS:
+        return 1
+    has_own = has_pod_level_resources(allocation)
+    requests = allocation.pod_requests if has_own else sum_container_requests(allocation)
+    amount = requests.get(resource, ZERO)
+    if amount:
+        amount += allocation.overhead.get(resource, ZERO)
+    return amount.milli_value() if resource == CPU else amount.value()
 
 
 def hugepage_amounts(resources: Mapping[str, Quantity]) -> dict[int, int]:

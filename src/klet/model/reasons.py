@@ -87,6 +87,11 @@ class Reason(StrEnum):
     POD_OS_SELECTOR_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch", _WARNING
     NODE_PORTS = "NodePorts", _WARNING
     TAINT_TOLERATION = "TaintToleration", _WARNING
+    SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED = "SupplementalGroupsPolicyNotSupported", _WARNING
+    OUT_OF_PODS = "OutOfpods", _WARNING
+    APP_ARMOR = "AppArmor", _WARNING
+    UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError", _WARNING
+    PREEMPTING = "Preempting", _WARNING
     POD_LEVEL_RESOURCES_NOT_SUPPORTED = "PodLevelResourcesNotSupported", _WARNING
     POD_FEATURE_UNSUPPORTED = "PodFeatureUnsupported", _WARNING
     NODE_DECLARED_FEATURES_CHECK_FAILED = "FailedNodeDeclaredFeaturesCheck", _WARNING
@@ -96,6 +101,7 @@ class Reason(StrEnum):
     PHASE_CHANGED = "PhaseChanged"
     READY = "Ready"
     NOT_READY = "NotReady"
+    HOST_IPS_IP_FAMILY_MISMATCH = "HostIPsIPFamilyMismatch", _WARNING
     DEADLINE_EXCEEDED = "DeadlineExceeded", _NORMAL
     FAILED_SYNC = "FailedSync", _WARNING
     TERMINATE = "Terminate"
@@ -115,6 +121,7 @@ class Reason(StrEnum):
     DNS_CONFIG_FORMING = "DNSConfigForming", _WARNING
     CREATE_SANDBOX = "CreateSandbox"
     SANDBOX_CREATED = "SandboxCreated"
+    FAILED_PREPARE_DYNAMIC_RESOURCES = "FailedPrepareDynamicResources", _WARNING
     SANDBOX_CHANGED = "SandboxChanged", _NORMAL
     FAILED_CREATE_POD_SANDBOX = "FailedCreatePodSandBox", _WARNING
     FAILED_POD_SANDBOX_STATUS = "FailedPodSandBoxStatus", _WARNING

@@ -91,7 +91,7 @@ class TokenClient(Protocol):
 class NodeResources(Protocol):
     """Knows what the node has for pods."""
 
-    def allocatable(self) -> Mapping[str, Quantity] | None: ...
+    def allocatable(self) -> Mapping[str, Quantity]: ...
 
 
 class Allocations(Protocol):

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from klet.api.node import Node, NodeAddress
 from klet.api.validation.formats import parse_ip
 from klet.host.addresses import AddressFacts, IPAddress
+from klet.model.network import ip_family
 from klet.model.unknown import Unknown
 from klet.node.settings import NodeSettings
 
@@ -37,8 +38,9 @@ def set_addresses(node: Node, facts: AddressFacts, settings: NodeSettings) -> No
 def host_ips(node: Node) -> tuple[str, ...]:
     """Return the addresses that pods on the host's network have: the first one, and one of the other family, if any."""
     kinds = (INTERNAL_IP, EXTERNAL_IP)
-    found = [each.address for kind in kinds for each in node.status.addresses if each.type == kind]
-    others = [address for address in found if (":" in address) != (":" in found[0])]
+    every = (parse_ip(each.address) for kind in kinds for each in node.status.addresses if each.type == kind)
+    found = [str(address) for address in every if address is not None]
+    others = [address for address in found if ip_family(address) != ip_family(found[0])]
     return (*found[:1], *others[:1])
 
 
@@ -65,6 +67,11 @@ def choose_address(facts: AddressFacts, settings: NodeSettings) -> IPAddress | U
 def preferred_version(settings: NodeSettings) -> int:
     """Return the family that is chosen where there is a choice."""
     return settings.node_ips[0].version if settings.node_ips else 4
+
+
+def prefers_ipv6(settings: NodeSettings) -> bool:
+    """Return whether IPv6 is the primary family of the node, by which the addresses of its pods are ordered."""
+    return preferred_version(settings) == 6
 
 
 def find_address_problem(address: IPAddress, local: frozenset[IPAddress]) -> str:

@@ -1,10 +1,11 @@
 """What the machine has, and what of it is left for pods (upstream: the MachineInfo setter). Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct, field
 
+from klet.api.node import Node
 from klet.api.pod_resources import HUGEPAGES_PREFIX
 from klet.api.quantity import ZERO, Format, Quantity
 from klet.api.validation.resources import is_extended_resource
@@ -58,6 +59,29 @@ def compute_allocatable(
             if is_hugepage(name):
                 allocatable[MEMORY] = _floor(allocatable[MEMORY] - size)
     return allocatable
+
+
+def expect_allocatable(machine: MachineInfo, *, storage: int | None, settings: NodeSettings) -> dict[str, Quantity]:
+    """Return what a new Node of this machine would have for pods."""
+    capacity = compute_capacity({}, machine, storage=storage, devices=DeviceResources(), settings=settings)
+    return compute_allocatable({}, capacity, devices=DeviceResources(), reservations=settings.reservations)
+
+
+def _no_node() -> None:
+    return None
+
+
+class AllocatableResources:
+    """What the node has for pods: what its object says, or, until there is one, what it will say (getNodeAnyWay)."""
+
+    def __init__(self, *, expected: Resources, find_node: Callable[[], Node | None] = _no_node) -> None:
+        self._expected = expected
+        self._find_node = find_node
+
+    def allocatable(self) -> Resources:
+        # An object that nobody has written a status to yet says nothing.
+        node = self._find_node()
+        return self._expected if node is None else node.status.allocatable or self._expected
 
 
 def find_reservation_problems(capacity: Resources, reservations: Reservations) -> Iterator[str]:

@@ -24,6 +24,7 @@ from klet.model.roles import Allocations
 from klet.model.runtime import PodRuntimeStatus, SandboxId
 from klet.model.volumes import extra_groups
 from klet.runtime.actions import PodActions
+from klet.runtime.claims import ClaimPreparer, ClaimsNotPrepared
 from klet.runtime.config.container_planner import MountableVolumes, ReadySandbox
 from klet.runtime.config.sandbox_config import SandboxSettings, build_sandbox_config
 from klet.runtime.config.user_namespaces import UserNamespaceManager
@@ -40,6 +41,8 @@ DECIDER = "runtime.sandboxes"
 FIRST_BACKOFF = timedelta(seconds=1)
 LONGEST_BACKOFF = timedelta(seconds=10)
 """As long as upstream waits after any failed sync."""
+CLAIMS_PAUSE = timedelta(minutes=1)
+"""As upstream, which does not count claims that are not prepared as a failed sync."""
 
 
 class PodDns(Protocol):
@@ -63,6 +66,7 @@ class SandboxSources(Struct, frozen=True, kw_only=True):
     user_namespaces: UserNamespaceManager
     host_ports: PortHolders
     volumes: MountableVolumes
+    claims: ClaimPreparer
 
 
 class SandboxMaker:
@@ -88,19 +92,25 @@ class SandboxMaker:
         self._clock = clock
         self._settings = settings
         self._backoff = Backoff[str](first=FIRST_BACKOFF, longest=LONGEST_BACKOFF)
+        self._unprepared = Backoff[str](first=CLAIMS_PAUSE, longest=CLAIMS_PAUSE)
+        """Pods that wait for their claims."""
 
     def waits_until(self, pod: Pod) -> datetime | None:
         """Return when the next try may be made; None if it may be made now."""
-        return self._backoff.waiting_until(pod.metadata.uid, now=self._clock.now())
+        uid, now = pod.metadata.uid, self._clock.now()
+        return self._unprepared.waiting_until(uid, now=now) or self._backoff.waiting_until(uid, now=now)
 
     def forget(self, uid: str) -> None:
         self._backoff.reset(uid)
+        self._unprepared.reset(uid)
 
     async def find_or_create(
         self, pod: Pod, status: PodRuntimeStatus, actions: PodActions, *, parent: CauseId | None
     ) -> ReadySandbox:
         """Return the sandbox that is there, or a new one; raises SandboxFailed."""
         existing = None if actions.create_sandbox else actions.sandbox_id
+        if existing is None:
+            await self._prepare_claims(pod, parent)
         allocation = self._allocations.of(pod)
         wanted = await self._describe(pod, allocation, actions.attempt, existing, parent)
         if existing is not None:
@@ -110,6 +120,7 @@ class SandboxMaker:
                 allocation=allocation,
                 pod_ips=status.ips,
                 handler=wanted.runtime_handler,
+                image_handler=self._image_handler(wanted),
             )
         await self._look_at_ports(pod, wanted.config, parent)
         self._metrics.started.add()
@@ -122,6 +133,19 @@ class SandboxMaker:
         ready = await self._read_new(pod, allocation, sandbox_id, wanted, parent)
         self._backoff.reset(pod.metadata.uid)
         return ready
+
+    async def _prepare_claims(self, pod: Pod, parent: CauseId | None) -> None:
+        try:
+            await self._sources.claims.prepare(pod)
+        except ClaimsNotPrepared as error:
+            now = self._clock.now()
+            until = now + self._unprepared.next(pod.metadata.uid, now=now)
+            text = f"Failed to prepare dynamic resources: prepare dynamic resources: {error}"
+            self._decisions.for_pod(pod).record(
+                Reason.FAILED_PREPARE_DYNAMIC_RESOURCES, text, next_step="try again", next_at=until, parent=parent
+            )
+            raise SandboxFailed("", "", text, until=until) from error
+        self._unprepared.reset(pod.metadata.uid)
 
     async def _look_at_ports(self, pod: Pod, config: cri.PodSandboxConfig, parent: CauseId | None) -> None:
         if ports := mapped_ports(pod, config):
@@ -175,18 +199,21 @@ class SandboxMaker:
                 Reason.FAILED_POD_SANDBOX_STATUS, text, next_step="try again after a back-off", parent=parent
             )
             raise SandboxFailed("", "", f"failed to SyncPod: {error}") from error
-        network = sandbox.status.network
-        ips = () if pod.spec.host_network or not network.ip else (network.ip, *(ip.ip for ip in network.additional_ips))
+        made_record = build_sandbox_record(sandbox.status)
         text = f"sandbox attempt {made.config.metadata.attempt} is ready"
         self._decisions.for_pod(pod).record(Reason.SANDBOX_CREATED, text, parent=parent)
         return ReadySandbox(
             sandbox_id=sandbox_id,
             sandbox_config=made.config,
             allocation=allocation,
-            pod_ips=ips,
+            pod_ips=() if pod.spec.host_network else made_record.ips,
             handler=made.runtime_handler,
-            made=build_sandbox_record(sandbox.status),
+            image_handler=self._image_handler(made),
+            made=made_record,
         )
+
+    def _image_handler(self, wanted: cri.RunPodSandboxRequest) -> str:
+        return wanted.runtime_handler if self._settings.names_image_handlers else ""
 
     def _not_created(self, pod: Pod, text: str, error: KletError, parent: CauseId | None) -> SandboxFailed:
         now = self._clock.now()

@@ -34,6 +34,8 @@ class ImageEnsurer(Protocol):
         pod: Pod,
         container: Container | EphemeralContainer,
         *,
+        sandbox: cri.PodSandboxConfig,
+        handler: str = "",
         before_pull: Callable[[], None],
         parent: CauseId | None,
     ) -> PresentImage | MissingImage: ...
@@ -83,13 +85,13 @@ class ContainerStarter:
     ) -> ContainerRecord:
         """Start it, or raise StartError. Its postStart hook has not run yet."""
         self._hold_back(pod, container, status, sandbox, parent)
-        image = await self._images.ensure(pod, container, before_pull=turn.give_back, parent=parent)
+        image = await self._ensure_image(pod, container, sandbox, turn, parent)
         if isinstance(image, MissingImage):
             raise errors.ImageMissing(image.reason, image.message, until=image.retry_at)
         facts = StartFacts(
             restart_count=await self._restart_count(pod, container.name, status),
             image=image,
-            image_volumes=await self._image_volumes(pod, container, turn, parent),
+            image_volumes=await self._image_volumes(pod, container, sandbox, turn, parent),
             target_id=_target(container, status),
         )
         await turn.take()
@@ -141,8 +143,30 @@ class ContainerStarter:
         )
         raise errors.StartBackedOff(errors.CRASH_LOOP_BACKOFF, message, until=until)
 
+    async def _ensure_image(
+        self,
+        pod: Pod,
+        container: Container | EphemeralContainer,
+        sandbox: ReadySandbox,
+        turn: PodTurn,
+        parent: CauseId | None,
+    ) -> PresentImage | MissingImage:
+        return await self._images.ensure(
+            pod,
+            container,
+            sandbox=sandbox.sandbox_config,
+            handler=sandbox.image_handler,
+            before_pull=turn.give_back,
+            parent=parent,
+        )
+
     async def _image_volumes(
-        self, pod: Pod, container: Container | EphemeralContainer, turn: PodTurn, parent: CauseId | None
+        self,
+        pod: Pod,
+        container: Container | EphemeralContainer,
+        sandbox: ReadySandbox,
+        turn: PodTurn,
+        parent: CauseId | None,
     ) -> dict[str, str]:
         """Pull the images that the container mounts; return their references by volume."""
         mounted = {mount.name for mount in container.volume_mounts}
@@ -152,7 +176,7 @@ class ContainerStarter:
                 continue
             # Such an image belongs to the pod and to no container, so its Events name none.
             wanted = Container(name="", image=volume.image.reference, image_pull_policy=volume.image.pull_policy)
-            found = await self._images.ensure(pod, wanted, before_pull=turn.give_back, parent=parent)
+            found = await self._ensure_image(pod, wanted, sandbox, turn, parent)
             if isinstance(found, MissingImage):
                 raise errors.StartError(found.reason, found.reason, until=found.retry_at)
             refs[volume.name] = found.ref

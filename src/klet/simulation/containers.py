@@ -4,10 +4,11 @@ import random
 
 from klet.app.ports import ContainerPorts, NodeObjects
 from klet.cri.port import RuntimeService
+from klet.model.roles import NodeResources
+from klet.runtime.claims import NoClaims
 from klet.runtime.config.container_options import NoDevices
 from klet.runtime.config.id_blocks import UNIT, IdBlocks, choose_range
 from klet.runtime.config.user_namespaces import UserNamespaceManager
-from klet.runtime.environment.env_sources import KnownResources
 from klet.runtime.host_ports import FreePorts
 from klet.runtime.runtime_class import RuntimeHandlers
 from klet.simulation.memory import MemoryMappings, MemoryVolumes
@@ -21,6 +22,7 @@ def simulated_container_ports(
     objects: NodeObjects,
     mappings: MemoryMappings,
     volumes: MemoryVolumes,
+    resources: NodeResources,
     randomness: random.Random,
 ) -> ContainerPorts:
     handlers = RuntimeHandlers(runtime=runtime)
@@ -34,10 +36,11 @@ def simulated_container_ports(
     return ContainerPorts(
         objects=objects.data,
         services=objects.services,
-        resources=KnownResources(allocatable={}),
+        resources=resources,
         runtime_classes=objects.runtime_classes,
         handlers=handlers,
         devices=NoDevices(),
+        claims=NoClaims(),
         volume_files=volumes,
         sub_paths=volumes,
         user_namespaces=users,

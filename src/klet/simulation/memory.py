@@ -8,7 +8,7 @@ from pathlib import Path
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.volume import Volume
-from klet.host.addresses import AddressFacts
+from klet.host.addresses import AddressFacts, IPAddress
 from klet.host.errors import CgroupError, HostError
 from klet.host.machine.info import MachineInfo, SystemVersions
 from klet.logs.line import parse_cri_line
@@ -291,23 +291,34 @@ def volume_path(uid: PodUID, name: str) -> Path:
 
 
 class MemoryMachine:
-    """A machine of two CPUs with one address; a test can boot it again."""
+    """A machine of two CPUs with one address; a test can boot it again, or change what it has."""
 
     def __init__(self) -> None:
         self.boot_id = "boot-1"
+        self.addresses: tuple[IPAddress, ...] = (ADDRESS,)
+        self.has_app_armor = False
+        self.size = 100 << 30
+        """Of the filesystem with the root directory, in bytes."""
 
     def info(self) -> MachineInfo:
-        return MachineInfo(cpus=2, memory=4 << 30, machine_id="m", system_uuid="u", boot_id=self.boot_id)
+        return MachineInfo(
+            cpus=2,
+            memory=4 << 30,
+            machine_id="m",
+            system_uuid="u",
+            boot_id=self.boot_id,
+            has_app_armor=self.has_app_armor,
+        )
 
     def versions(self) -> SystemVersions:
         return SystemVersions("6.1.0", "Debian")
 
     async def read(self, *, name: str, prefer: int, lookup: bool) -> AddressFacts:  # noqa: ARG002 - the port's signature
         """Return the addresses."""
-        return AddressFacts(local=frozenset({ADDRESS}), default=ADDRESS)
+        return AddressFacts(local=frozenset(self.addresses), default=self.addresses[0])
 
     async def storage(self) -> int:
-        return 100 << 30
+        return self.size
 
 
 class MemoryDns:

@@ -32,6 +32,8 @@ from klet.model.features import DEFAULT_FEATURES, PodFeatures
 from klet.model.pods import PodUID, uid_of
 from klet.model.roles import NodeResources, Part
 from klet.network.dns import DnsSettings
+from klet.node.capacity import AllocatableResources, expect_allocatable
+from klet.node.settings import NodeSettings
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.config.container_config import ContainerSettings
 from klet.runtime.config.id_blocks import UserIdSettings
@@ -65,6 +67,7 @@ from klet.volumes.build import VolumePorts
 T = TypeVar("T")
 
 SOURCE = "file"
+NODE_NAME = "node"
 
 
 class PortWrapper(Protocol):
@@ -138,6 +141,7 @@ class SimulatedNode:
     volumes: MemoryVolumes = field(default_factory=MemoryVolumes)
     directories: RealDirectories | None = None
     """Where volumes are made instead."""
+    settings: NodeSettings = field(default_factory=lambda: NodeSettings(name=NODE_NAME))
     has_image_volumes: bool = True
     logs: MemoryLogs = field(init=False)
     http: HttpClient = field(default_factory=HttpClient)
@@ -165,7 +169,7 @@ class SimulatedNode:
         async with run_in_process(self.runtime, clock=self.clock) as client:
             ports = self.build_ports(client, wanted, seed=seed)
             api = self._open_api(socket) if socket is not None else None
-            settings = simulated_settings(parallel_starts, features=features)
+            settings = simulated_settings(parallel_starts, features=features, node=self.settings)
             node = build_node(NodeSpecification(settings=settings, ports=ports, api=api))
             async with running(node.parts):
                 yield RunningAgent(agent=node.agent, journal=self.journal)
@@ -185,7 +189,15 @@ class SimulatedNode:
         objects = objects or standalone_objects({})
         volumes = wrap(self.volumes, "sub paths")
         containers = simulated_container_ports(
-            client, objects=objects, mappings=self.files.mappings, volumes=volumes, randomness=randomness
+            client,
+            objects=objects,
+            mappings=self.files.mappings,
+            volumes=volumes,
+            resources=AllocatableResources(
+                expected=expect_allocatable(self.machine.info(), storage=self.machine.size, settings=self.settings),
+                find_node=objects.find_node,
+            ),
+            randomness=randomness,
         )
         return Ports(
             clock=self.clock,
@@ -278,10 +290,11 @@ def simulated_settings(
     *,
     longest_backoff: timedelta = timedelta(seconds=300),
     features: PodFeatures = DEFAULT_FEATURES,
+    node: NodeSettings | None = None,
 ) -> AgentSettings:
     resources = ResourceRules(is_unified=True, memory_capacity=8 << 30, kills_whole_container=True)
     return AgentSettings(
-        node_name="node",
+        node_name=NODE_NAME,
         root=Path("/var/lib/kubelet"),
         socket=Path("/klet.sock"),
         journal=Path("/journal.db"),
@@ -307,7 +320,7 @@ def simulated_settings(
         ),
         features=features,
         user_ids=UserIdSettings(),
-        allocatable={},
+        node=node or NodeSettings(name=NODE_NAME),
         runtime_handlers={},
         dns=DnsSettings(),
     )

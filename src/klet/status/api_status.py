@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from klet.api.pod import Pod, PodCondition, PodStatus
 from klet.api.times import Time
-from klet.model.conditions import FALSE, READY, TRUE
+from klet.model.conditions import DISRUPTION_TARGET, FALSE, READY, TRUE
 from klet.model.pods import is_mirror
-from klet.status.conditions import CONTAINERS_READY, DISRUPTION_TARGET, OWNED
+from klet.status.conditions import CONTAINERS_READY, OWNED
 from klet.status.phase import FAILED, is_terminal
 
 

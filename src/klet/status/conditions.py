@@ -6,7 +6,7 @@ from klet.api.container import Container
 from klet.api.container_status import ContainerStatus
 from klet.api.pod import Pod, PodCondition, PodStatus
 from klet.api.pod_resources import is_sidecar
-from klet.model.conditions import FALSE, READY, TRUE
+from klet.model.conditions import DISRUPTION_TARGET, FALSE, READY, TRUE
 from klet.model.restart_rules import (
     ALL_RESTARTING,
     has_begun_again,
@@ -31,7 +31,6 @@ OWNED = frozenset(
     }
 )
 
-DISRUPTION_TARGET = "DisruptionTarget"
 SHARED = frozenset({DISRUPTION_TARGET})
 """Written by the kubelet and by other clients."""
 

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
-from ipaddress import ip_address
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -16,6 +14,7 @@ from klet.api.pod_resources import is_sidecar
 from klet.model.allocation import PodResources
 from klet.model.conditions import FALSE, READY, TRUE
 from klet.model.features import DEFAULT_FEATURES, PodFeatures
+from klet.model.network import ip_family, order_ips
 from klet.model.pods import is_static
 from klet.model.probes import ProbeKey, ProbeKind, ProbeView
 from klet.model.readiness import ProbeFacts, is_older_than_agent, is_ready, is_started
@@ -53,6 +52,7 @@ class PodStatusInputs(Struct, frozen=True, kw_only=True):
     is_overdue: bool = False
     """The pod has been active for longer than it may."""
     prefer_ipv6: bool = False
+    """Whether IPv6 is the primary family of the node."""
     features: PodFeatures = DEFAULT_FEATURES
     host_ips: tuple[str, ...] = ()
     """The node's addresses, at most one of each family; none are known without an API server."""
@@ -153,23 +153,6 @@ def _ended_for_good(
     )
 
 
-def order_ips(ips: Sequence[str], *, prefer_ipv6: bool) -> tuple[str, ...]:
-    """Return at most one address of each family, the node's primary family first."""
-    first: dict[int, str] = {}
-    for ip in ips:
-        family, written = _parsed_ip(ip)
-        first.setdefault(family, written)
-    families = (6, 4) if prefer_ipv6 else (4, 6)
-    return tuple(first[family] for family in families if family in first)
-
-
-@lru_cache(maxsize=1024)
-def _parsed_ip(text: str) -> tuple[int, str]:
-    """Return the family of an address and its canonical text."""
-    ip = ip_address(text)
-    return ip.version, str(ip)
-
-
 def _kept_ips(seen: PodRuntimeStatus, previous: PodStatus) -> tuple[str, ...]:
     """Return the addresses; a pod without a live sandbox still shows those it had."""
     return () if any(sandbox.ready for sandbox in seen.sandboxes) else tuple(each.ip for each in previous.pod_ips)
@@ -178,8 +161,8 @@ def _kept_ips(seen: PodRuntimeStatus, previous: PodStatus) -> tuple[str, ...]:
 def _with_host_ips(ips: tuple[str, ...], host_ips: tuple[str, ...]) -> tuple[str, ...]:
     """Add the node's addresses to a pod on its network; one that is set stays, one of the other family may be added."""
     ips = ips or host_ips[:1]
-    families = {ip_address(ip).version for ip in ips}
-    return ips + tuple(ip for ip in host_ips[1:2] if len(ips) == 1 and ip_address(ip).version not in families)
+    families = {ip_family(ip) for ip in ips}
+    return ips + tuple(ip for ip in host_ips[1:2] if len(ips) == 1 and ip_family(ip) not in families)
 
 
 def _settled_phase(pod: Pod, phase: str, previous: PodStatus) -> str:

@@ -9,11 +9,10 @@ from klet.api.container_status import ContainerStatus
 from klet.api.pod import Pod, PodCondition, PodStatus
 from klet.api.pod_resources import is_sidecar
 from klet.api.times import Time
-from klet.model.conditions import READY
+from klet.model.conditions import DISRUPTION_TARGET, READY
 from klet.model.restart_rules import ALL_RESTARTING, may_restart_all
 from klet.status.conditions import (
     CONTAINERS_READY,
-    DISRUPTION_TARGET,
     INITIALIZED,
     OWNED,
     POD_SCHEDULED,

@@ -17,6 +17,7 @@ from klet.api.container_status import ContainerStateTerminated
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId, CauseRecorder
 from klet.model.features import DEFAULT_FEATURES, PodFeatures
+from klet.model.network import ip_family
 from klet.model.pods import PodUID, is_static, uid_of
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult, ProbeView
 from klet.model.qos import compute_qos
@@ -100,6 +101,8 @@ class StatusFacts(Struct, frozen=True):
     agent_started: datetime
     host_ips: Callable[[], tuple[str, ...]] = tuple
     """The addresses of the node; only an API server gets them."""
+    prefer_ipv6: bool = False
+    """Whether IPv6 is the primary family of the node: then a pod's address of that family comes first."""
     features: PodFeatures = DEFAULT_FEATURES
 
 
@@ -163,6 +166,7 @@ class PodStatuses:
             is_overdue=is_past_deadline(pod, previous, now=self._clock.now()),
             host_ips=self._facts.host_ips(),
             features=self.features,
+            prefer_ipv6=self._facts.prefer_ipv6,
         )
         status = generate_status(pod, seen, inputs)
         if change is not None:
@@ -253,6 +257,8 @@ class PodStatuses:
             about.record(Reason.PHASE_CHANGED, message, measurements={"phase": new.phase}, parent=cause)
         if new.reason == DEADLINE_EXCEEDED and old.reason != new.reason:
             about.record(Reason.DEADLINE_EXCEEDED, DEADLINE_MESSAGE, parent=cause)
+        if mismatch := describe_family_change(old.host_ip, new.host_ip):
+            about.record(Reason.HOST_IPS_IP_FAMILY_MISMATCH, mismatch, parent=cause)
         if is_ready(old) != is_ready(new):
             ready = next(condition for condition in new.conditions if condition.type == "Ready")
             why = "every container is ready" if is_ready(new) else ready.message or ready.reason
@@ -263,6 +269,16 @@ def find_ends(old: PodStatus, new: PodStatus) -> list[tuple[str, ContainerStateT
     """Return the containers that have ended since the old status, by name, with their last state."""
     known = {ended.container_id for _, ended in _ends(old)}
     return [(name, ended) for name, ended in _ends(new) if ended.container_id and ended.container_id not in known]
+
+
+def describe_family_change(old: str, new: str) -> str:
+    """Return what is wrong when the address of the node has become one of the other family; empty if nothing is."""
+    if not old or not new or ip_family(old) == ip_family(new):
+        return ""
+    return (
+        f"Kubelet detected an IPv{ip_family(old)} node IP ({old}), but the cloud provider selected an "
+        f"IPv{ip_family(new)} node IP ({new}); pass an explicit `--node-ip` to kubelet to fix this."
+    )
 
 
 def describe_end(ended: ContainerStateTerminated) -> str:

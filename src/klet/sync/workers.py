@@ -305,6 +305,7 @@ class PodWorkers:
                 group.create_task(self._stop_victim(victim, preempt, cause), name=f"preempt-{uid_of(victim)}")
 
     async def _stop_victim(self, victim: Pod, preempt: Preempt, cause: CauseId | None) -> None:
+        self._decisions.for_pod(victim).record(Reason.PREEMPTING, preempt.message, next_step="stop it", parent=cause)
         try:
             await self.kill(victim, evict=True, status_change=preempt.status_change, why=preempt.message, cause=cause)
         except KillTimeout as error:  # `kill` has recorded it; the pod waits until the victim has stopped

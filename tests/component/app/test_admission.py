@@ -10,6 +10,7 @@ from klet.api.container import ContainerPort
 from klet.api.handlers import Lifecycle
 from klet.api.placement import Taint, Toleration
 from klet.model.features import PodFeatures
+from klet.node.settings import NodeSettings
 from klet.simulation import DrivenPodSource, SimulatedNode
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime
@@ -147,3 +148,90 @@ def test_a_stop_signal_reaches_the_runtime_and_the_status(features, expected):
     assert status.stop_signal == expected
     [made] = node.runtime.containers()
     assert made.config.stop_signal == (cri.SIGUSR1 if expected else cri.RUNTIME_DEFAULT)
+
+
+def full_node(max_pods):
+    node = new_node()
+    node.settings = NodeSettings(name="node", max_pods=max_pods)
+    return node
+
+
+def api_pod(name):
+    return make_pod(name=name, uid=name, source="api")
+
+
+def test_a_node_takes_in_as_many_pods_as_it_has_room_for():
+    node = full_node(2)
+    clock = LoopClock(epoch=EPOCH)
+
+    async def story():
+        wanted = DrivenPodSource()
+        async with node.run_agent(wanted) as running:
+            for name in ("first", "second", "third"):
+                wanted.add(api_pod(name))
+                await clock.sleep(A_WHILE)
+            full = running.agent.statuses.all()
+            wanted.remove("first")
+            await clock.sleep(timedelta(minutes=1))
+            wanted.add(api_pod("fourth"))
+            await clock.sleep(A_WHILE)
+            return full, running.agent.statuses.get("fourth")
+
+    full, fourth = run_virtual(story())
+    assert {name: status.phase for name, status in full.items()} == {
+        "first": "Running",
+        "second": "Running",
+        "third": "Failed",
+    }
+    message = "Pod was rejected: Node didn't have enough resource: pods, requested: 1, used: 2, capacity: 2"
+    assert (full["third"].reason, full["third"].message) == ("OutOfpods", message)
+    assert fourth.phase == "Running"
+
+
+def test_a_new_agent_with_a_lower_limit_leaves_pods_that_run_alone():
+    node = full_node(2)
+    clock = LoopClock(epoch=EPOCH)
+
+    async def story():
+        first = DrivenPodSource()
+        async with node.run_agent(first):
+            first.add(api_pod("first"), api_pod("second"))
+            await clock.sleep(A_WHILE)
+        node.settings = NodeSettings(name="node", max_pods=1)
+        second = DrivenPodSource()
+        async with node.run_agent(second) as running:
+            second.add(api_pod("first"), api_pod("second"), api_pod("third"))
+            await clock.sleep(A_WHILE)
+            return running.agent.statuses.all()
+
+    statuses = run_virtual(story())
+    assert {name: status.phase for name, status in statuses.items()} == {
+        "first": "Running",
+        "second": "Running",
+        "third": "Failed",
+    }
+    assert statuses["third"].message.endswith("requested: 1, used: 2, capacity: 1")
+
+
+def test_a_pod_makes_room_for_a_static_one():
+    node = full_node(2)
+    clock = LoopClock(epoch=EPOCH)
+
+    async def story():
+        wanted = DrivenPodSource()
+        async with node.run_agent(wanted) as running:
+            wanted.add(make_pod(name="old", uid="old", source="file"), api_pod("victim"))
+            await clock.sleep(A_WHILE)
+            wanted.add(make_pod(name="new", uid="new", source="file"))
+            await clock.sleep(timedelta(minutes=2))
+            return running.agent.statuses.all(), [cause.finding for cause in running.journal.all()]
+
+    statuses, findings = run_virtual(story())
+    assert (statuses["old"].phase, statuses["new"].phase) == ("Running", "Running")
+    victim = statuses["victim"]
+    message = "Preempted in order to admit critical pod"
+    assert (victim.phase, victim.reason, victim.message) == ("Failed", "Preempting", message)
+    (disrupted,) = [each for each in victim.conditions if each.type == "DisruptionTarget"]
+    assert (disrupted.status, disrupted.reason) == ("True", "TerminationByKubelet")
+    (recorded,) = [finding for finding in findings if finding.decision == "Preempting"]
+    assert (recorded.subject.name, recorded.message) == ("victim", message)

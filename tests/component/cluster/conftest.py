@@ -17,7 +17,7 @@ from klet.api.codec import convert
 from klet.api.meta import ObjectMeta
 from klet.api.node import Node
 from klet.api.pod import Pod
-from klet.app.cluster.join import Cluster, find_node_taints
+from klet.app.cluster.join import Cluster, find_host_ips, find_node_taints
 from klet.app.cluster.node import ReportSettings
 from klet.app.cluster.objects import ObjectSettings, build_served_objects
 from klet.app.node import NodeSpecification, build_node
@@ -29,7 +29,6 @@ from klet.kube.informer import Informer
 from klet.kube.node_informers import build_informers
 from klet.model.roles import PodSink
 from klet.node.pod_cidrs import PodCidrs
-from klet.node.settings import NodeSettings
 from klet.offline.keeping import Offline
 from klet.offline.outage import Outage
 from klet.offline.sealing import load_sealer
@@ -88,6 +87,11 @@ class ClusterNode:
         self.statuses: StatusBoard
         self.cidrs = TakenCidrs()
 
+    def set_features(self, **features: bool) -> None:
+        """Give the runtime features; before the agent runs."""
+        known = Features(runtime_handlers=("", "runc", "crun"), **features)
+        self.machine.runtime = FakeRuntime(start=self.clock.now(), images=(FakeImage(name=IMAGE),), features=known)
+
     @asynccontextmanager
     async def run(self, *, strategy: str = "Watch") -> AsyncIterator[None]:
         """An agent on the machine, joined with the API server, until the block is left."""
@@ -97,13 +101,14 @@ class ClusterNode:
         cluster = await self._join(strategy, events=recorder, sink=sink)
         self.machine.has_image_volumes = self.gates.enabled("ImageVolume")
         settings = replace(
-            simulated_settings(8),
+            simulated_settings(8, node=self.machine.settings),
             has_pod_level_resources=self.gates.enabled("PodLevelResources"),
             declared_features=self.declared_features,
         )
         async with run_in_process(self.machine.runtime, clock=self.clock) as runtime:
             ports = self.machine.build_ports(runtime, changes, seed=1, objects=cluster.objects, recorder=recorder)
-            ports = replace(ports, node_taints=find_node_taints(cluster))
+            addresses = find_host_ips(cluster, expected=tuple(map(str, self.machine.machine.addresses)))
+            ports = replace(ports, host_ips=addresses, node_ips=addresses, node_taints=find_node_taints(cluster))
             node = build_node(NodeSpecification(settings=settings, ports=ports, cluster=cluster))
             self.pods, self.nodes = cluster.informers.pods, cluster.informers.node
             self.statuses = node.agent.statuses
@@ -140,7 +145,7 @@ class ClusterNode:
             events=events,
             sink=sink,
             cidrs=PodCidrs(users=(self.cidrs,)),
-            reports=ReportSettings(node=NodeSettings(name=NODE, declared_features=self.declared_features or ())),
+            reports=ReportSettings(node=replace(self.machine.settings, declared_features=self.declared_features or ())),
             parts=(*informers.followed, *served.parts),
         )
 

@@ -7,8 +7,10 @@ from klet.api.config import ConfigMap, Secret
 from klet.api.meta import ObjectMeta
 from klet.api.node import RuntimeClass
 from klet.api.pod import Pod
+from klet.api.quantity import Quantity
 from klet.api.service import Service, ServicePort, ServiceSpec
 from klet.embedded.identities import ApiUser
+from klet.node.settings import NodeSettings, Reservations
 
 BUDGET = 1.0
 """Seconds from a change at the API server to the file."""
@@ -52,6 +54,24 @@ async def test_a_default_pod_has_a_token_the_root_certificate_and_its_namespace(
         await node.reported("Removed")
         assert node.mounts.mounts == {}
         assert list((node.root / "pods").iterdir()) == []
+
+
+async def test_a_container_without_limits_is_told_what_its_node_has_for_pods(node):
+    """What the Node says counts, which an administrator may have changed."""
+    reserved = Reservations(fixed={"memory": Quantity.parse("1Gi")})
+    node.machine.settings = NodeSettings(name="node", reservations=reserved)
+    wanted = {"resourceFieldRef": {"resource": "limits.memory", "containerName": "c"}}
+    async with node.run():
+        volume = {"name": "v", "downwardAPI": {"items": [{"path": "memory"} | wanted]}}
+        memory = {"name": "scratch", "emptyDir": {"medium": "Memory"}}
+        env = {"env": [{"name": "MEMORY", "valueFrom": wanted}]}
+        pod = await node.bind(volumes=[volume, memory], container=env)
+        await node.until_running()
+        left = node.nodes.get("node").status.allocatable["memory"].value()
+        assert left == 3 << 30
+        assert node.environment()["MEMORY"] == str(left)
+        assert (node.volume(pod, "downward-api") / "memory").read_text() == str(left)
+        assert node.mounts.mounts[node.volume(pod, "empty-dir", "scratch")][2] == (f"size={left}",)
 
 
 async def test_a_changed_config_map_is_in_the_file_of_a_running_pod_within_the_budget(node, cluster):

@@ -10,6 +10,7 @@ from klet.api.event import Event
 from klet.api.node import Node
 from klet.kube.informer import Informer, InformerSettings
 from klet.kube.watch import WatchScope
+from klet.node.settings import NodeSettings
 
 PORT = {"ports": [{"containerPort": 80, "hostPort": 8080}]}
 TUNED = {"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}
@@ -56,6 +57,20 @@ def is_warning(event, name):
             "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
             id="a port that another pod has",
         ),
+        pytest.param(
+            {},
+            {"securityContext": {"supplementalGroupsPolicy": "Strict"}},
+            "SupplementalGroupsPolicyNotSupported",
+            "SupplementalGroupsPolicy=Strict is not supported in this node",
+            id="groups that the runtime would add all the same",
+        ),
+        pytest.param(
+            {},
+            {"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}},
+            "AppArmor",
+            "Cannot enforce AppArmor: AppArmor is not enabled on the host",
+            id="a profile that the host does not enforce",
+        ),
     ],
 )
 async def test_a_rejection_is_a_warning_with_upstreams_words(node, cluster, container, spec, reason, message):
@@ -82,3 +97,41 @@ async def test_a_pod_that_does_not_tolerate_a_taint_of_the_node_is_rejected(node
             f"Pod was rejected: {message}",
         )
         assert await first_warning(cluster, "rejected") == ("TaintToleration", message)
+
+
+async def test_a_full_node_rejects_a_pod(node, cluster):
+    node.machine.settings = NodeSettings(name="node", max_pods=1)
+    message = "Node didn't have enough resource: pods, requested: 1, used: 1, capacity: 1"
+    async with node.run():
+        await node.bind("first")
+        await node.until_running("first")
+        await node.bind("rejected")
+        rejected = await node.until(lambda pod: pod is not None and pod.status.phase == "Failed", "rejected")
+        assert (rejected.status.reason, rejected.status.message) == ("OutOfpods", f"Pod was rejected: {message}")
+        assert await first_warning(cluster, "rejected") == ("OutOfpods", message)
+        assert str(node.nodes.get("node").status.allocatable["pods"]) == "1"
+
+
+async def test_a_host_and_a_runtime_that_can_do_more_take_such_pods_in(node):
+    node.machine.machine.has_app_armor = True
+    node.set_features(supplemental_groups_policy=True)
+    async with node.run():
+        context = {"supplementalGroupsPolicy": "Strict", "appArmorProfile": {"type": "RuntimeDefault"}}
+        await node.bind("first", securityContext=context)
+        await node.until_running("first")
+        (made,) = node.machine.runtime.containers()
+        assert made.config.linux.security_context.apparmor_profile == "runtime/default"
+
+
+async def test_a_pod_with_a_claim_waits_and_says_why(node, cluster):
+    async with node.run():
+        claims = [{"name": "gpu", "resourceClaimName": "shared-gpu"}]
+        await node.bind("claiming", resourceClaims=claims, container={"resources": {"claims": [{"name": "gpu"}]}})
+        why = "ResourceClaim shared-gpu: klet does not prepare ResourceClaims (DRA) yet"
+        assert await first_warning(cluster, "claiming") == (
+            "FailedPrepareDynamicResources",
+            f"Failed to prepare dynamic resources: prepare dynamic resources: {why}",
+        )
+        waiting = await node.until(lambda pod: pod is not None and pod.status.container_statuses, "claiming")
+        assert waiting.status.phase == "Pending"
+        assert node.machine.runtime.sandboxes() == ()

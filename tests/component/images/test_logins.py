@@ -23,6 +23,7 @@ from klet.testing.builders import make_container, make_pod
 from klet.testing.clock import ManualClock
 from klet.testing.cri_server import serve_cri
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, Script, registry_of
+from klet.wire import cri_v1_pb2 as cri
 
 IMAGE = "registry.example.com/team/app:1"
 PRIVATE = FakeImage(IMAGE, login=("user", "right-pass"))
@@ -79,7 +80,9 @@ class Bench:
         pod = make_pod(container)
         references = tuple(LocalObjectReference(name=name) for name in secrets)
         pod = replace(pod, spec=replace(pod.spec, image_pull_secrets=references))
-        return await self.manager.ensure(pod, container, before_pull=lambda: None, parent=None)
+        return await self.manager.ensure(
+            pod, container, sandbox=cri.PodSandboxConfig(), before_pull=lambda: None, parent=None
+        )
 
     def logins(self):
         """What arrived: user name and password of each pull, None for a pull without."""

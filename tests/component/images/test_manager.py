@@ -25,11 +25,15 @@ from klet.testing.fake_runtime import FakeImage, FakeRuntime, Fault, RpcFailure,
 from klet.testing.fake_runtime.faults import Fail
 from klet.testing.in_process import run_in_process
 from klet.testing.loop import EPOCH, run_virtual
+from klet.wire import cri_v1_pb2 as cri
 
 HERE = FakeImage("here:latest", user="1000")
 NAMED = FakeImage("named:1", user="app")
 REMOTE = FakeImage("remote:1", size=123_456, pull_time=timedelta(seconds=2))
 PULLED = 'Container image "{}" already present on machine'
+
+ANNOTATIONS = {"io.containerd.cri.runtime-handler": "kata"}
+SANDBOX = cri.PodSandboxConfig(metadata=cri.PodSandboxMetadata(uid="u-1"), annotations=ANNOTATIONS)
 
 
 class NoLogins:
@@ -53,10 +57,16 @@ class Bench:
         self._journal = MemoryJournal(clock=clock)
         self._manager = self._build_manager()
 
-    async def ensure(self, image: str, policy: str = "IfNotPresent", *, uid: str = "u-1"):
+    async def ensure(self, image: str, policy: str = "IfNotPresent", *, uid: str = "u-1", handler: str = ""):
         container = replace(make_container("c", image=image), image_pull_policy=policy)
+        pod = make_pod(container, uid=uid)
         return await self._manager.ensure(
-            make_pod(container, uid=uid), container, before_pull=lambda: self.recorded.append(self.pulls()), parent=None
+            replace(pod, metadata=replace(pod.metadata, annotations=ANNOTATIONS)),
+            container,
+            sandbox=SANDBOX,
+            handler=handler,
+            before_pull=lambda: self.recorded.append(self.pulls()),
+            parent=None,
         )
 
     def restart(self) -> None:
@@ -100,6 +110,30 @@ def test_an_image_that_is_there_is_used(policy):
         assert await bench.ensure("here", policy) == PresentImage(HERE.image_id, ImageUser(1000))
         assert bench.pulls() == 0
         assert await bench.events() == [("Pulled", PULLED.format("here"))]
+
+    on_bench(test)
+
+
+def test_the_runtime_is_told_for_which_pod_it_pulls():
+    async def test(bench: Bench) -> None:
+        await bench.ensure("remote:1")
+        (asked,) = [call.request for call in bench.runtime.calls if call.rpc == "PullImage"]
+        assert asked == cri.PullImageRequest(
+            image=cri.ImageSpec(image="remote:1", annotations=ANNOTATIONS), sandbox_config=SANDBOX
+        )
+        looks = [call.request.image for call in bench.runtime.calls if call.rpc == "ImageStatus"]
+        assert looks == [asked.image] * 2
+
+    on_bench(test)
+
+
+def test_a_runtime_may_keep_an_image_for_each_of_its_handlers():
+    async def test(bench: Bench) -> None:
+        await bench.ensure("here", handler="kata")
+        await bench.ensure("here", handler="kata")
+        await bench.ensure("here")
+        looks = [call.request.image.runtime_handler for call in bench.runtime.calls if call.rpc == "ImageStatus"]
+        assert looks == ["kata", ""]  # what was seen for one handler does not hold for another
 
     on_bench(test)
 

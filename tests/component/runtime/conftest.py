@@ -28,12 +28,12 @@ from klet.model.network import DnsConfig
 from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import PodRuntimeStatus
 from klet.model.volumes import HostVolume
+from klet.node.capacity import AllocatableResources
 from klet.runtime.actions import PodActions, compute_pod_actions
 from klet.runtime.config.container_config import ContainerSettings
 from klet.runtime.config.container_planner import ContainerFiles
 from klet.runtime.config.sandbox_config import SandboxSettings
 from klet.runtime.config.security import SecuritySettings
-from klet.runtime.environment.env_sources import KnownResources
 from klet.runtime.executor import SyncOutcome
 from klet.simulation.memory import LOGS, MemoryFiles
 from klet.simulation.node import DrivenPodSource, SimulatedNode, simulated_settings
@@ -43,6 +43,7 @@ from klet.testing.fake_runtime.machine import CallRecord
 from klet.testing.fake_runtime.world import Features
 from klet.testing.in_process import run_in_process
 from klet.testing.loop import EPOCH, run_virtual
+from klet.wire import cri_v1_pb2 as cri
 
 
 class Files:
@@ -84,16 +85,22 @@ class Images:
         self.missing: MissingImage | None = None
         self.missing_volume: MissingImage | None = None
         self.asked: list[tuple[str, str]] = []
+        self.handlers: list[str] = []
+        """For which of the runtime's handlers."""
 
     async def ensure(
         self,
         pod: Pod,
         container: Container | EphemeralContainer,
         *,
+        sandbox: cri.PodSandboxConfig,
+        handler: str = "",
         before_pull: Callable[[], None],
         parent: CauseId | None,
     ) -> PresentImage | MissingImage:
+        assert sandbox.metadata.uid == pod.metadata.uid
         self.asked.append((container.name, container.image))
+        self.handlers.append(handler)
         missing = self.missing if container.name else self.missing_volume
         return missing or PresentImage(container.image, ImageUser(uid=1000))
 
@@ -149,6 +156,7 @@ class RuntimeBench:
         *,
         sink: MemorySink,
         longest_backoff: timedelta,
+        names_image_handlers: bool = False,
     ) -> None:
         self.runtime = runtime
         self.client = client
@@ -161,7 +169,7 @@ class RuntimeBench:
         ports = machine.build_ports(client, DrivenPodSource(), seed=1, objects=standalone_objects({"quick": "crun"}))
         containers = replace(
             ports.containers,
-            resources=KnownResources(allocatable={"cpu": Quantity.parse("4")}),
+            resources=AllocatableResources(expected={"cpu": Quantity.parse("4")}),
             host_ports=self.host_ports,
         )
         ports = replace(
@@ -175,7 +183,7 @@ class RuntimeBench:
         settings = replace(
             simulated_settings(2, longest_backoff=longest_backoff),
             container=ContainerSettings(security=SecuritySettings()),
-            sandbox=SandboxSettings(logs=LOGS),
+            sandbox=SandboxSettings(logs=LOGS, names_image_handlers=names_image_handlers),
         )
         boards = build_boards(settings, AgentMemory(), clock)
         self.backoff = boards.backoff
@@ -223,6 +231,7 @@ def on_bench() -> OnBench:
         *,
         longest_backoff: timedelta = timedelta(seconds=300),
         features: Features | None = None,
+        names_image_handlers: bool = False,
     ) -> None:
         async def main() -> None:
             clock = LoopClock(epoch=EPOCH)
@@ -235,7 +244,15 @@ def on_bench() -> OnBench:
                 features=features or Features(),
             )
             async with run_in_process(runtime, clock=clock) as client:
-                await test(RuntimeBench(runtime, client, clock, sink=sink, longest_backoff=longest_backoff))
+                bench = RuntimeBench(
+                    runtime,
+                    client,
+                    clock,
+                    sink=sink,
+                    longest_backoff=longest_backoff,
+                    names_image_handlers=names_image_handlers,
+                )
+                await test(bench)
 
         run_virtual(main())
 

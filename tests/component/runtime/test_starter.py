@@ -6,8 +6,9 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from klet.api.container import EnvVar, EnvVarSource, SecretKeySelector
+from klet.api.container import EnvVar, EnvVarSource, SecretKeySelector, VolumeMount
 from klet.api.security import SecurityContext
+from klet.api.volume import ImageVolumeSource, Volume
 from klet.cri.errors import Code
 from klet.model.images import MissingImage
 from klet.model.runtime import StartFailure
@@ -21,6 +22,7 @@ from klet.testing.fake_runtime.lives import (
     in_turn,
     runs_for,
 )
+from klet.testing.fake_runtime.world import Features
 
 CRASHING = Script(lives=always(runs_for(timedelta(seconds=1), exit_code=1)))
 
@@ -252,3 +254,25 @@ def test_files_that_cannot_be_made_fail_the_container_and_not_the_pod(on_bench):
         assert outcome.failures == {"a": StartFailure("CreateContainerConfigError", text)}
 
     on_bench(test)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        pytest.param(False, "", id="as runtimes have always been asked"),
+        pytest.param(True, "crun", id="a runtime that keeps images for each handler"),
+    ],
+)
+def test_images_are_those_of_the_runtime_class(on_bench, names, expected):
+    async def test(bench) -> None:
+        mounting = replace(make_container("a"), volume_mounts=(VolumeMount(name="models", mount_path="/models"),))
+        image = Volume(name="models", image=ImageVolumeSource(reference="models:1", pull_policy="Always"))
+        pod = make_pod(mounting)
+        pod = replace(pod, spec=replace(pod.spec, runtime_class_name="quick", volumes=(image,)))
+        bench.volumes.paths["models"] = ""
+        assert not (await bench.sync(pod)).errors
+        assert bench.images.handlers == [expected, expected]
+        (mount,) = [each for each in bench.calls("CreateContainer")[0].request.config.mounts if each.image.image]
+        assert mount.image.runtime_handler == expected
+
+    on_bench(test, names_image_handlers=names, features=Features(runtime_handlers=("", "runc", "crun")))

@@ -16,6 +16,7 @@ from klet.model.images import MissingImage, PresentImage
 from klet.model.objects import ObjectMissing
 from klet.model.stopping_pods import StoppingPods
 from klet.testing.builders import make_container, make_pod
+from klet.wire import cri_v1_pb2
 
 pytestmark = [pytest.mark.root, pytest.mark.containerd]
 
@@ -51,7 +52,8 @@ async def ensure(cri, image, secrets, *names):
     pod = make_pod(container)
     references = tuple(LocalObjectReference(name=name) for name in names)
     pod = replace(pod, spec=replace(pod.spec, image_pull_secrets=references))
-    found = await manager.ensure(pod, container, before_pull=lambda: None, parent=None)
+    sandbox = cri_v1_pb2.PodSandboxConfig(metadata=cri_v1_pb2.PodSandboxMetadata(name="pod", uid="uid-1"))
+    found = await manager.ensure(pod, container, sandbox=sandbox, before_pull=lambda: None, parent=None)
     assert "-pass" not in str(journal.all())
     return found
 

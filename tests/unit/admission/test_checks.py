@@ -3,14 +3,15 @@
 import pytest
 from msgspec.structs import replace
 
-from klet.admission.checks import NodeChecks, find_rejection
-from klet.admission.verdicts import Admit, Reject
+from klet.admission.checks import NodeChecks, NodeFacts, decide_admission
+from klet.admission.verdicts import Admit, Preempt, Reject
+from klet.allocation.book import AllocationBook
 from klet.api.codec import convert
-from klet.api.container import ContainerPort
+from klet.api.container import ContainerPort, EphemeralContainer
 from klet.api.meta import ObjectMeta
 from klet.api.placement import Taint, Toleration
-from klet.api.pod import Pod, PodOS
-from klet.api.security import PodSecurityContext, Sysctl
+from klet.api.pod import Pod, PodOS, PodStatus
+from klet.api.security import AppArmorProfile, PodSecurityContext, SecurityContext, Sysctl
 from klet.testing.builders import make_container, make_pod
 
 PORTS = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
@@ -20,6 +21,15 @@ OS_LABEL = Reject(
     "PodOSSelectorNodeLabelDoesNotMatch",
     "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
 )
+
+ROOMY = NodeFacts(max_pods=110)
+ARMOR = "container.apparmor.security.beta.kubernetes.io/"
+
+
+def find_rejection(pod, others, **facts):
+    """The reason against a pod on a node with room; None if it is admitted."""
+    verdict = decide_admission(pod, others, replace(ROOMY, **facts), AllocationBook())
+    return None if verdict == Admit() else verdict
 
 
 def port(number, *, protocol="", host_ip=""):
@@ -141,15 +151,15 @@ def test_kernel_parameters(pod, why):
 )
 def test_resources_of_the_pod_need_their_gate(resources, expected):
     pod = convert(Pod, {"metadata": {"name": "p"}, "spec": {"containers": [], "resources": resources}})
-    assert find_rejection(pod, [], pod_level_resources=False) == expected
+    assert find_rejection(pod, [], has_pod_level_resources=False) == expected
     assert find_rejection(pod, []) is None
 
 
 async def test_the_checks_as_a_voice_in_admission():
-    checks = NodeChecks(allowed_sysctls=(), taints=tuple, comparisons=False)
+    checks = NodeChecks(facts=lambda: ROOMY, allocations=AllocationBook())
     assert await checks.admit(make_pod(), []) == Admit()
     assert isinstance(await checks.admit(using(port(80)), [using(port(80))]), Reject)
-    gated = NodeChecks(allowed_sysctls=(), pod_level_resources=False)
+    gated = NodeChecks(facts=lambda: replace(ROOMY, has_pod_level_resources=False), allocations=AllocationBook())
     pod = convert(Pod, {"metadata": {"name": "p"}, "spec": {"containers": [], "resources": {"limits": {"cpu": "1"}}}})
     assert await gated.admit(pod, []) == FEATURE_OFF
 
@@ -179,7 +189,7 @@ def tolerating(*tolerations: Toleration, source: str = "api"):
     ],
 )
 def test_taints(pod, comparisons, is_admitted):
-    found = find_rejection(pod, [], taints=TAINTED, comparisons=comparisons)
+    found = find_rejection(pod, [], taints=TAINTED, compares_taints=comparisons)
     assert (found is None) is is_admitted
     if found is not None:
         assert (found.reason, found.message) == ("TaintToleration", UNTOLERATED)
@@ -188,3 +198,148 @@ def test_taints(pod, comparisons, is_admitted):
 
 def test_a_taint_that_only_keeps_pods_from_being_scheduled_is_not_looked_at():
     assert find_rejection(tolerating(), [], taints=TAINTED[:1]) is None
+
+
+def secured(**context):
+    return replace(make_pod(), spec=replace(make_pod().spec, security_context=PodSecurityContext(**context)))
+
+
+UNSUPPORTED = Reject(
+    "SupplementalGroupsPolicyNotSupported", "SupplementalGroupsPolicy=Strict is not supported in this node"
+)
+
+
+@pytest.mark.parametrize(
+    ("pod", "is_supported", "expected"),
+    [
+        pytest.param(make_pod(), False, None, id="no security context"),
+        pytest.param(secured(), False, None, id="no policy"),
+        pytest.param(secured(supplemental_groups_policy="Merge"), False, None, id="as every runtime does"),
+        pytest.param(secured(supplemental_groups_policy="Strict"), False, UNSUPPORTED, id="more than the runtime can"),
+        pytest.param(secured(supplemental_groups_policy="Strict"), True, None, id="a runtime that can"),
+    ],
+)
+def test_groups_of_the_image(pod, is_supported, expected):
+    assert find_rejection(pod, [], has_groups_policy=is_supported) == expected
+
+
+def many(count):
+    return [make_pod(uid=f"uid-{number}", name=f"pod-{number}") for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("count", "max_pods", "message"),
+    [
+        pytest.param(1, 2, "", id="room for one more"),
+        pytest.param(2, 2, "used: 2, capacity: 2", id="full"),
+        pytest.param(3, 2, "used: 3, capacity: 2", id="more than full, as after a lower limit"),
+        pytest.param(0, 0, "used: 0, capacity: 0", id="a node for no pods"),
+    ],
+)
+def test_the_number_of_pods(count, max_pods, message):
+    expected = Reject("OutOfpods", f"Node didn't have enough resource: pods, requested: 1, {message}")
+    assert find_rejection(make_pod(uid="new"), many(count), max_pods=max_pods) == (expected if message else None)
+
+
+def armored(kind, name=None, *, phase="Pending", where="pod"):
+    profile = AppArmorProfile(type=kind, localhost_profile=name)
+    context = SecurityContext(app_armor_profile=profile)
+    container = replace(make_container("main"), security_context=context)
+    match where:
+        case "pod":
+            pod = secured(app_armor_profile=profile)
+        case "container":
+            pod = make_pod(container)
+        case "init":
+            pod = make_pod(init=(replace(container, name="first"),))
+        case _:
+            debugger = EphemeralContainer(name="debugger", image="i", security_context=context)
+            pod = replace(make_pod(), spec=replace(make_pod().spec, ephemeral_containers=(debugger,)))
+    return replace(pod, status=PodStatus(phase=phase))
+
+
+def annotated(value):
+    return replace(make_pod(), metadata=replace(make_pod().metadata, annotations={f"{ARMOR}main": value}))
+
+
+OFF = "AppArmor is not enabled on the host"
+
+
+@pytest.mark.parametrize(
+    ("pod", "is_enabled", "why"),
+    [
+        pytest.param(make_pod(), False, "", id="no profile"),
+        pytest.param(armored("Unconfined"), False, "", id="none at all is no profile"),
+        pytest.param(armored("RuntimeDefault"), False, OFF, id="the runtime's own, without AppArmor"),
+        pytest.param(armored("RuntimeDefault"), True, "", id="the runtime's own"),
+        pytest.param(armored("Localhost", "strict"), False, OFF, id="one of the host, without AppArmor"),
+        pytest.param(armored("RuntimeDefault", where="container"), False, OFF, id="of a container"),
+        pytest.param(armored("RuntimeDefault", where="init"), False, OFF, id="of an init container"),
+        pytest.param(armored("RuntimeDefault", where="ephemeral"), False, OFF, id="of an ephemeral container"),
+        pytest.param(annotated("runtime/default"), False, OFF, id="of an annotation"),
+        pytest.param(annotated("unconfined"), False, "", id="an annotation that wants none"),
+        pytest.param(armored("RuntimeDefault", phase="Running"), False, "", id="a pod that ran before is left alone"),
+        pytest.param(armored("RuntimeDefault", phase=""), False, OFF, id="a static pod has no phase yet"),
+        pytest.param(armored("Localhost", "strict"), True, "", id="one of the host"),
+        pytest.param(
+            armored("Localhost"),
+            True,
+            'invalid empty AppArmor profile name: "&AppArmorProfile{Type:Localhost,LocalhostProfile:nil,}"',
+            id="one of the host without a name",
+        ),
+        pytest.param(
+            annotated("localhost/ "),
+            True,
+            'invalid empty AppArmor profile name: "&AppArmorProfile{Type:Localhost,LocalhostProfile:* ,}"',
+            id="an annotation without a name",
+        ),
+    ],
+)
+def test_app_armor(pod, is_enabled, why):
+    expected = Reject("AppArmor", f"Cannot enforce AppArmor: {why}") if why else None
+    assert find_rejection(pod, [], has_app_armor=is_enabled) == expected
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason"),
+    [
+        pytest.param(tuned("kernel.panic", os=PodOS(name="windows")), "SysctlForbidden", id="kernel parameters first"),
+        pytest.param(
+            replace(
+                secured(supplemental_groups_policy="Strict"), metadata=ObjectMeta(labels={"kubernetes.io/os": "x"})
+            ),
+            "PodOSSelectorNodeLabelDoesNotMatch",
+            id="then the operating system",
+        ),
+        pytest.param(
+            secured(supplemental_groups_policy="Strict", app_armor_profile=AppArmorProfile(type="RuntimeDefault")),
+            "SupplementalGroupsPolicyNotSupported",
+            id="then what the runtime cannot do",
+        ),
+        pytest.param(using(port(80)), "OutOfpods", id="then the number of pods"),
+        pytest.param(armored("RuntimeDefault"), "OutOfpods", id="AppArmor after that"),
+    ],
+)
+def test_the_first_reason_counts(pod, reason):
+    assert find_rejection(pod, [using(port(80))], max_pods=1).reason == reason
+
+
+def test_another_pod_makes_room_for_a_critical_one():
+    other = make_pod(uid="other")
+    verdict = find_rejection(make_pod(uid="new", source="file"), [other], max_pods=1)
+    assert isinstance(verdict, Preempt)
+    assert verdict.victims == (other,)
+
+
+def test_no_pod_makes_room_for_one_that_is_rejected_anyway():
+    new = replace(using(port(80)), metadata=make_pod(source="file").metadata)
+    assert find_rejection(new, [using(port(80))], max_pods=1).reason == "NodePorts"
+
+
+def test_a_critical_pod_beside_critical_pods():
+    verdict = find_rejection(make_pod(uid="new", source="file"), [make_pod(uid="other", source="file")], max_pods=1)
+    message = (
+        "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods "
+        "to preempt: no set of running pods found to reclaim resources: [(res: pods, q: 1), ]"
+    )
+    assert (verdict.reason, verdict.message) == ("UnexpectedAdmissionError", message)

@@ -17,7 +17,6 @@ from klet.app.settings import (
     STARTS_PER_CPU,
     check_settings,
     choose_legacy_logs,
-    cut_allocatable,
     cut_container_rules,
     cut_log_settings,
     cut_pod_cgroup_rules,
@@ -32,6 +31,7 @@ from klet.config.without_effect import GATES
 from klet.host.machine.info import MachineInfo
 from klet.metrics import Deprecation
 from klet.model.memory import AgentMemory
+from klet.node.capacity import expect_allocatable
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.config.id_blocks import UserIdSettings
 from klet.runtime.config.linux_resources import MemoryQosRules, ResourceRules, SwapRules
@@ -178,6 +178,28 @@ def test_what_the_machine_cannot_keep(arguments, message):
     assert str(caught.value).startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "servers"),
+    [
+        pytest.param((), (), id="none given"),
+        pytest.param(("--node-ip=2001:db8::1,192.0.2.1",), ("2001:db8::1", "192.0.2.1"), id="one of each family"),
+    ],
+)
+def test_pods_without_a_resolver_ask_the_node_in_its_families(arguments, servers):
+    assert cut(*arguments).dns.node_ips == servers
+
+
+def test_the_gate_of_images_for_each_handler():
+    assert not cut().sandbox.names_image_handlers
+    assert cut("--feature-gates=RuntimeClassInImageCriApi=true").sandbox.names_image_handlers
+
+
+def left_for_pods(given: Settings, machine: MachineInfo) -> dict[str, str]:
+    node = cut_settings(given, machine).node
+    left = expect_allocatable(machine, storage=100 * GIB, settings=node)
+    return {name: str(amount) for name, amount in left.items()}
+
+
 def settings(*arguments: str, **changes) -> Settings:
     """Settings by flags, and by fields of the configuration that have no flag."""
 
@@ -256,23 +278,50 @@ def test_a_period_of_its_own():
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        pytest.param((), {"cpu": "2", "memory": "8Gi"}, id="the whole machine"),
         pytest.param(
-            ("--system-reserved=cpu=500m,memory=1Gi", "--kube-reserved=cpu=250m"),
-            {"cpu": "1250m", "memory": "7Gi"},
-            id="less what is kept back",
+            (),
+            {"cpu": "2", "memory": "8Gi", "pods": "110", "ephemeral-storage": "100Gi"},
+            id="the whole machine",
         ),
-        pytest.param(("--kube-reserved=cpu=3",), {"cpu": "0", "memory": "8Gi"}, id="never less than nothing"),
+        pytest.param(
+            ("--eviction-hard=memory.available<100Mi,nodefs.available<10%",),
+            {"cpu": "2", "memory": "8092Mi", "pods": "110", "ephemeral-storage": "96636764000"},
+            id="less what the hard thresholds keep free",
+        ),
+        pytest.param(
+            ("--eviction-hard=memory.available<100Mi", "--experimental-allocatable-ignore-eviction"),
+            {"cpu": "2", "memory": "8Gi", "pods": "110", "ephemeral-storage": "100Gi"},
+            id="unless thresholds are to be ignored",
+        ),
+        pytest.param(
+            ("--system-reserved=cpu=500m,memory=1Gi", "--kube-reserved=cpu=250m,ephemeral-storage=1Gi"),
+            {"cpu": "1250m", "memory": "7Gi", "pods": "110", "ephemeral-storage": "99Gi"},
+            id="less what is reserved",
+        ),
+        pytest.param(
+            ("--kube-reserved=cpu=3", "--max-pods=7"),
+            {"cpu": "0", "memory": "8Gi", "pods": "7", "ephemeral-storage": "100Gi"},
+            id="never less than nothing",
+        ),
+        pytest.param(
+            ("--pods-per-core=3", "--local-storage-capacity-isolation=false"),
+            {"cpu": "2", "memory": "8Gi", "pods": "6"},
+            id="so many pods for each CPU, and no storage",
+        ),
     ],
 )
 def test_what_is_left_for_pods(arguments, expected):
-    left = cut_allocatable(settings(*arguments), V2)
-    assert {name: str(amount) for name, amount in left.items()} == expected
+    left = left_for_pods(settings(*arguments), V2)
+    assert {name: text for name, text in left.items() if not name.startswith("hugepages")} == expected
+
+
+def test_huge_pages_are_no_other_memory():
+    left = left_for_pods(settings(), replace(V2, hugepages={2 << 20: 512}))
+    assert (left["memory"], left["hugepages-2Mi"]) == ("7Gi", "1Gi")
 
 
 def test_pods_get_all_cpus_of_the_machine_though_the_agent_runs_on_few():
-    left = cut_allocatable(settings(), replace(V2, cpus=4, agent_cpus=2))
-    assert str(left["cpu"]) == "4"
+    assert left_for_pods(settings(), replace(V2, cpus=4, agent_cpus=2))["cpu"] == "4"
 
 
 def test_users_of_their_own():
@@ -284,7 +333,8 @@ def test_users_of_their_own():
 
 def test_reserved_cpus_stand_in_for_both_amounts():
     given = settings("--reserved-cpus=0", "--kube-reserved=cpu=500m,memory=1Gi", "--system-reserved=cpu=700m")
-    assert {name: str(amount) for name, amount in cut_allocatable(given, V2).items()} == {"cpu": "1", "memory": "7Gi"}
+    left = left_for_pods(given, V2)
+    assert (left["cpu"], left["memory"]) == ("1", "7Gi")
 
 
 ALPHA = "--feature-gates=LoggingAlphaOptions=true"

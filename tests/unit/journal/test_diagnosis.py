@@ -297,6 +297,27 @@ CASES = [
     pytest.param(
         {"state": waiting("ContainerCreating"), "phase": "Pending"},
         [
+            (
+                20,
+                "FailedPrepareDynamicResources",
+                {
+                    "message": "Failed to prepare dynamic resources: prepare dynamic resources: ResourceClaim gpu: no",
+                    "next_in": 40,
+                },
+            ),
+        ],
+        (
+            "FailedPrepareDynamicResources",
+            "Failed to prepare dynamic resources: prepare dynamic resources: ResourceClaim gpu: no",
+            20,
+            "try again",
+            40,
+        ),
+        id="claims that are not prepared",
+    ),
+    pytest.param(
+        {"state": waiting("ContainerCreating"), "phase": "Pending"},
+        [
             (20, "FailedCreatePodSandBox", {"message": "Failed to create pod sandbox: no space"}),
             (3, "CreateSandbox", {}),
         ],

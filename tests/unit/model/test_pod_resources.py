@@ -8,6 +8,8 @@ from klet.model.allocation import desired_allocation
 from klet.model.pod_resources import (
     compute_pod_limits,
     compute_pod_requests,
+    compute_resource_request,
+    has_pod_level_resources,
     hugepage_amounts,
     is_limited,
     memory_bytes,
@@ -107,6 +109,20 @@ def test_limits_without_overhead():
 
 
 @pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        pytest.param(None, False, id="none"),
+        pytest.param({}, False, id="empty"),
+        pytest.param({"requests": {"cpu": "1"}}, True, id="a request"),
+        pytest.param({"limits": {"hugepages-2Mi": "2Mi"}}, True, id="a limit"),
+        pytest.param({"limits": {"ephemeral-storage": "1"}}, False, id="a resource that cannot stand there"),
+    ],
+)
+def test_pod_level_resources(resources, expected):
+    assert has_pod_level_resources(pod(resources=resources)) is expected
+
+
+@pytest.mark.parametrize(
     ("given", "expected"),
     [
         pytest.param(pod(cpu("1"), cpu("2")), True, id="every container"),
@@ -125,6 +141,28 @@ def test_limits_without_overhead():
 )
 def test_whether_a_pod_is_limited(given, expected):
     assert is_limited(given, "cpu") is expected
+
+
+@pytest.mark.parametrize(
+    ("given", "resource", "expected"),
+    [
+        pytest.param(pod(), "pods", 1, id="a pod is one pod"),
+        pytest.param(pod(cpu("1500m")), "cpu", 1500, id="CPU in thousandths"),
+        pytest.param(pod(container({"memory": "1Ki"})), "memory", 1024, id="memory in bytes"),
+        pytest.param(pod(cpu("1"), overhead={"cpu": "1"}), "cpu", 2000, id="overhead is added"),
+        pytest.param(pod(overhead={"cpu": "1"}), "cpu", 0, id="but not to nothing"),
+        pytest.param(
+            pod(container({"ephemeral-storage": "5"}), resources={"limits": {"cpu": "1"}}),
+            "ephemeral-storage",
+            0,
+            id="with pod-level resources containers do not count",
+        ),
+        pytest.param(pod(cpu("1"), resources={"requests": {"cpu": "3"}}), "cpu", 3000, id="the pod's own"),
+        pytest.param(pod(cpu("1"), resources={}), "cpu", 1000, id="empty pod-level resources are none"),
+    ],
+)
+def test_request_of_one_resource(given, resource, expected):
+    assert compute_resource_request(given, resource) == expected
 
 
 def test_amounts():

@@ -41,7 +41,8 @@ WARNING = """
     DNSConfigForming PodFeatureUnsupported FailedNodeDeclaredFeaturesCheck
     Denied CertificateOverdueForRefresh CertificateExpired
     SysctlForbidden NodePorts TaintToleration PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch
-    PodLevelResourcesNotSupported
+    OutOfpods AppArmor SupplementalGroupsPolicyNotSupported UnexpectedAdmissionError Preempting HostIPsIPFamilyMismatch
+    FailedPrepareDynamicResources PodLevelResourcesNotSupported
     ExceededGracePeriod FailedKillPod FailedCreatePodContainer Failed FailedMount NetworkNotReady FailedSync
     FailedValidation FailedToRetrieveImagePullSecret FailedCreatePodSandBox FailedPodSandBoxStatus
     LifecycleHTTPFallback InspectFailed ErrImageNeverPull Unhealthy ProbeWarning FailedPostStartHook

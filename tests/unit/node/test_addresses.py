@@ -151,6 +151,9 @@ def test_needs_lookup(settings, node, expected):
             ("10.0.0.1", "fd00::1"),
             id="one of each family",
         ),
+        pytest.param(
+            [("InternalIP", "nonsense"), ("InternalIP", "FD00:0::1")], ("fd00::1",), id="what is no address is left out"
+        ),
         pytest.param([("InternalIP", "fd00::1"), ("ExternalIP", "192.0.2.1")], ("fd00::1", "192.0.2.1"), id="in order"),
     ],
 )

@@ -2,11 +2,13 @@
 
 import pytest
 
+from klet.api.node import Node, NodeStatus
 from klet.api.quantity import Format, Quantity
 from klet.config.configuration import KubeletConfiguration
 from klet.host.machine.info import MachineInfo
 from klet.model.unknown import Unknown
 from klet.node.capacity import (
+    AllocatableResources,
     DeviceResources,
     compute_allocatable,
     compute_capacity,
@@ -159,3 +161,20 @@ def test_formats_are_those_that_users_know():
     capacity = machine_capacity(MachineInfo(cpus=2, memory=3 * GIB + 1024, hugepages={GIB: 1}))
     assert texts(capacity) == {"cpu": "2", "memory": "3145729Ki", "hugepages-1Gi": "1Gi"}
     assert capacity["memory"].format is Format.BINARY_SI
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        pytest.param(None, {"memory": "1Gi"}, id="no object yet, or no API server"),
+        pytest.param(Node(), {"memory": "1Gi"}, id="an object that nobody has written a status to"),
+        pytest.param(
+            Node(status=NodeStatus(allocatable=amounts(memory="2Gi", example_com__gpu="1"))),
+            {"memory": "2Gi", "example-com/gpu": "1"},
+            id="the object",
+        ),
+    ],
+)
+def test_the_object_of_the_node_counts(node, expected):
+    known = AllocatableResources(expected=amounts(memory="1Gi"), find_node=lambda: node)
+    assert texts(known.allocatable()) == expected

@@ -21,7 +21,7 @@ from klet.model.runtime import RuntimeContainerState as Seen
 from klet.model.runtime import StartFailure
 from klet.runtime.restart import restarts_after
 from klet.status.board import StatusBoard
-from klet.status.generate import DEADLINE_EXCEEDED, DEADLINE_MESSAGE, PodStatusInputs, generate_status, order_ips
+from klet.status.generate import DEADLINE_EXCEEDED, DEADLINE_MESSAGE, PodStatusInputs, generate_status
 from klet.status.transitions import find_illegal_transition
 from klet.testing.builders import NOW, make_container, make_pod, make_record, make_sandbox, make_status
 from klet.testing.clock import ManualClock
@@ -281,19 +281,6 @@ def test_a_terminal_phase_stays():
     )
     assert (status.phase, status.reason) == ("Failed", "Evicted")
     assert condition(status, "Ready").reason == "PodFailed"
-
-
-@pytest.mark.parametrize(
-    ("ips", "prefer_ipv6", "want"),
-    [
-        pytest.param(("10.0.0.1", "fd00::1"), False, ("10.0.0.1", "fd00::1"), id="IPv4 first"),
-        pytest.param(("10.0.0.1", "fd00::1"), True, ("fd00::1", "10.0.0.1"), id="IPv6 first"),
-        pytest.param(("10.0.0.1", "10.0.0.2"), False, ("10.0.0.1",), id="one of each family"),
-        pytest.param((), False, (), id="none"),
-    ],
-)
-def test_order_ips(ips, prefer_ipv6, want):
-    assert order_ips(ips, prefer_ipv6=prefer_ipv6) == want
 
 
 @pytest.mark.parametrize(

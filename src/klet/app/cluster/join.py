@@ -26,7 +26,6 @@ from klet.certs.pod_certificates.board import PodCertificates
 from klet.config.command_line import Settings
 from klet.config.places import hide_credentials
 from klet.events.recorder import EventingRecorder
-from klet.host.addresses import find_node_addresses
 from klet.kube.announcer import OutageLogger
 from klet.kube.node_informers import NodeInformers, build_informers
 from klet.model.roles import Part, PodSink
@@ -83,7 +82,6 @@ async def open_cluster(
             reaches=(clients.transport.reach, clients.heartbeat_transport.reach),
             clock=clock,
         )
-        architecture = base.machine.info().architecture
         yield Cluster(
             clients=clients,
             informers=informers,
@@ -93,7 +91,7 @@ async def open_cluster(
             events=events,
             sink=sink,
             cidrs=build_pod_cidrs(given, base),
-            reports=cut_report_settings(given, name=settings.node_name, architecture=architecture),
+            reports=cut_report_settings(given, settings.node),
             parts=(
                 announcer,
                 *build_identity_parts(identity, clients, base),
@@ -112,9 +110,8 @@ async def open_serving_rotation(
     )
 
 
-def find_host_ips(given: Settings, cluster: Cluster) -> Callable[[], tuple[str, ...]]:
-    """Return the addresses of the node as its object has them; until it is there, those that it will have."""
-    expected = find_node_addresses(given.flags.node_ip.split(","))
+def find_host_ips(cluster: Cluster, *, expected: tuple[str, ...]) -> Callable[[], tuple[str, ...]]:
+    """Return the addresses of the node as its object has them; until it is there, those that are expected."""
     nodes, name = cluster.informers.node, cluster.reports.node.name
 
     def find() -> tuple[str, ...]:

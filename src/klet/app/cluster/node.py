@@ -9,7 +9,6 @@ from msgspec import Struct, field
 from klet.aio.clock import Clock
 from klet.api.node import Node
 from klet.app.ports import BasePorts
-from klet.app.settings import cut_declared_features
 from klet.config.command_line import Settings
 from klet.host.machine.cache import FactReader
 from klet.kube.client import KubeClient
@@ -23,7 +22,7 @@ from klet.node.pod_cidrs import CidrUser, PodCidrs, RuntimeCidrs
 from klet.node.registrar import NodeRegistrar
 from klet.node.reporter import ReportTimer, StatusReporter
 from klet.node.runtime_state import RuntimeState
-from klet.node.settings import NodeSettings, ReportTimes, cut_node_settings
+from klet.node.settings import NodeSettings, ReportTimes
 from klet.node.status_inputs import Addresses, ListedImages, PartReports, StatusInputsReader, VersionCall
 from klet.node.status_sync import Heartbeats, StatusSync
 from klet.volumes.manager import VolumeManager
@@ -65,16 +64,10 @@ class NodeReporting(Struct, frozen=True, kw_only=True):
     lease: LeaseKeeper
 
 
-def cut_report_settings(given: Settings, *, name: str, architecture: str) -> ReportSettings:
+def cut_report_settings(given: Settings, node: NodeSettings) -> ReportSettings:
     config = given.config
     return ReportSettings(
-        node=cut_node_settings(
-            config,
-            given.flags,
-            name=name,
-            architecture=architecture,
-            declared_features=cut_declared_features(given) or (),
-        ),
+        node=node,
         times=ReportTimes(update=config.node_status_update_frequency, report=config.node_status_report_frequency),
         lease=timedelta(seconds=config.node_lease_duration_seconds),
         registers=config.register_node,

@@ -9,6 +9,7 @@ from datetime import timedelta
 from msgspec import Struct
 
 from klet.aio.clock import Clock
+from klet.api.node import Node
 from klet.app.cluster.connection import ClusterClients
 from klet.app.ports import NodeObjects
 from klet.certs.pod_certificates.board import NoPodCertificates, PodCertificates
@@ -61,10 +62,14 @@ def build_served_objects(
     randomness: random.Random,
 ) -> ServedObjects:
     """Build the object caches. Nothing is read before a pod needs it. The informers are parts of their own."""
+
+    def find_node() -> Node | None:
+        return informers.node.get(settings.node_name)
+
     cache = build_cluster_objects(
         settings.strategy,
         settings=clients.informers,
-        node=lambda: informers.node.get(settings.node_name),
+        node=find_node,
         sync_period=settings.sync_period,
     )
     referred: ReferredObjects = cache
@@ -88,6 +93,7 @@ def build_served_objects(
         certificates=certificates or NoPodCertificates(),
         services=ClusterServices(services=informers.services, clock=clock),
         runtime_classes=ClusterRuntimeClasses(classes=informers.runtime_classes, clock=clock),
+        find_node=find_node,
         has_api=True,
     )
     return ServedObjects(objects=objects, certificates=certificates, parts=(*parts, tokens))

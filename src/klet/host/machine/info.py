@@ -49,6 +49,7 @@ class MachineInfo(Struct, frozen=True, kw_only=True):
     cgroup_version: int = 2
     has_swap_controller: bool = False
     has_selinux: bool = False
+    has_app_armor: bool = False
     thermal_paths: tuple[str, ...] = ()
     """Files on overheated CPUs that containers must not see."""
     in_user_namespace: bool = False

@@ -58,12 +58,19 @@ class MachineReader:
             cgroup_version=version,
             has_swap_controller=has_swap_controller(version, root=cgroups, own=self._root / "proc/self/cgroup"),
             has_selinux=(self._root / "sys/fs/selinux/enforce").exists(),
+            has_app_armor=self.has_app_armor(),
             thermal_paths=self.thermal_paths(),
             in_user_namespace=self.in_user_namespace(),
         )
 
     def versions(self) -> SystemVersions:
         return SystemVersions(self.kernel_version(), self.os_release().get("PRETTY_NAME", "Linux"))
+
+    def has_app_armor(self) -> bool:
+        """Return whether the kernel can confine processes with AppArmor profiles, and does."""
+        if not (self._root / "sys/kernel/security/apparmor").exists():
+            return False
+        return _or_nothing(lambda: self._word("sys/module/apparmor/parameters/enabled")).startswith("Y")
 
     def machine_id(self) -> str:
         return self._first("etc/machine-id", "var/lib/dbus/machine-id")

@@ -5,8 +5,9 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from klet.api.container import Container, EphemeralContainer
+from klet.api.container import Container, EphemeralContainer, ResourceRequirements
 from klet.api.pod import Pod
+from klet.runtime.claims import find_container_claims, refuse_claims
 
 
 class DeviceNode(Struct, frozen=True, kw_only=True):
@@ -39,15 +40,18 @@ class ContainerOptions(Struct, frozen=True, kw_only=True):
 class DeviceOptions(Protocol):
     """Knows which devices were allocated to a container."""
 
-    async def options_for(self, pod: Pod, container: Container | EphemeralContainer) -> ContainerOptions: ...
+    async def options_for(
+        self, pod: Pod, container: Container | EphemeralContainer, given: ResourceRequirements
+    ) -> ContainerOptions:
+        """Return them for a container with these resources; raises KletError if it cannot have them."""
+        ...
 
 
 class NoDevices:
-    """A node that has no devices to give out."""
+    """A node that has no devices to give out: a container that claims some cannot be started."""
 
     async def options_for(
-        self,
-        pod: Pod,  # noqa: ARG002 - the protocol's signature
-        container: Container | EphemeralContainer,  # noqa: ARG002 - the protocol's signature
+        self, pod: Pod, container: Container | EphemeralContainer, given: ResourceRequirements
     ) -> ContainerOptions:
+        refuse_claims(find_container_claims(pod, container.name, given))
         return ContainerOptions()

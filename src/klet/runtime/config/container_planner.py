@@ -44,6 +44,8 @@ class ReadySandbox(Struct, frozen=True, kw_only=True):
     pod_ips: tuple[str, ...]
     handler: str = ""
     """The runtime handler that the sandbox runs with."""
+    image_handler: str = ""
+    """The same for a runtime that keeps images for each of its handlers; otherwise it is not named."""
     made: SandboxRecord | None = None
     """The sandbox as the runtime shows it, if it was just made."""
 
@@ -125,7 +127,7 @@ class ContainerPlanner:
     async def _plan(
         self, pod: Pod, container: Container | EphemeralContainer, sandbox: ReadySandbox, facts: StartFacts
     ) -> cri.ContainerConfig:
-        options = await self._devices.options_for(pod, container)
+        options = await self._devices.options_for(pod, container, sandbox.allocation.of(container.name))
         files = await self._files.prepare_container(pod, container, pod_ips=sandbox.pod_ips)
         volumes = self._volumes.of_pod(uid_of(pod))
         build_block_devices(container, files.block_volumes)  # their errors are reported before all others
@@ -151,6 +153,7 @@ class ContainerPlanner:
                 volumes=volumes,
                 sub_paths=await self._prepare_sub_paths(pod, container, volumes, environment),
                 images=facts.image_volumes,
+                image_handler=sandbox.image_handler,
                 block_volumes=files.block_volumes,
                 hosts_file=files.hosts_file,
                 termination_log=files.termination_log,

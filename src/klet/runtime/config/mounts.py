@@ -42,6 +42,8 @@ class MountInputs(Struct, frozen=True, kw_only=True):
     """By the index of the volume mount: where its part of the volume lies on the host."""
     images: Mapping[str, str] = field(default_factory=dict)
     """References of the images of the pod's image volumes, by volume."""
+    image_handler: str = ""
+    """The runtime handler that they are kept for, if the runtime is to know."""
     block_volumes: Mapping[str, BlockVolume] = field(default_factory=dict)
     hosts_file: str = ""
     termination_log: str = ""
@@ -124,7 +126,7 @@ def _mount(
         recursive_read_only=_is_recursive_read_only(wanted, is_supported=inputs.supports_recursive_read_only),
     )
     if image is not None:
-        mount.image.CopyFrom(_image(pod, wanted.name, image))
+        mount.image.CopyFrom(_image(pod, wanted.name, image, inputs.image_handler))
         mount.image_sub_path = sub_path
     elif sub_path:
         if index not in inputs.sub_paths:
@@ -135,9 +137,10 @@ def _mount(
     return mount
 
 
-def _image(pod: Pod, volume: str, ref: str) -> cri.ImageSpec:
+def _image(pod: Pod, volume: str, ref: str, handler: str) -> cri.ImageSpec:
     named = next((each.image.reference for each in pod.spec.volumes if each.name == volume and each.image), "")
-    return cri.ImageSpec(image=ref, user_specified_image=named, annotations=dict(pod.metadata.annotations))
+    annotations = dict(pod.metadata.annotations)
+    return cri.ImageSpec(image=ref, user_specified_image=named, annotations=annotations, runtime_handler=handler)
 
 
 def _file(path: str, source: str, inputs: MountInputs) -> cri.Mount:

@@ -28,6 +28,8 @@ class SandboxSettings(Struct, frozen=True, kw_only=True):
     logs: Path
     cluster_domain: str = ""
     resources: ResourceRules = field(default_factory=ResourceRules)
+    names_image_handlers: bool = False
+    """Whether the runtime is told with which handler an image is used (RuntimeClassInImageCriApi)."""
 
 
 def build_sandbox_config(

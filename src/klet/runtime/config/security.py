@@ -7,7 +7,8 @@ from msgspec import Struct
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.security import AppArmorProfile, Capabilities, PodSecurityContext, SeccompProfile, SecurityContext
-from klet.api.validation.annotations import APP_ARMOR_CONTAINER
+from klet.model import app_armor
+from klet.model.app_armor import find_app_armor_profile
 from klet.model.foreign_text import LONGEST_WORD, shorten
 from klet.model.images import ImageUser
 from klet.model.pods import format_pod
@@ -98,7 +99,7 @@ def build_security_context(
         context.run_as_group.value = gid
     if own.capabilities is not None:
         context.capabilities.CopyFrom(_capabilities(own.capabilities))
-    _set_apparmor(context, _apparmor(pod, container.name, own, shared))
+    _set_apparmor(context, find_app_armor_profile(pod, container))
     if own.proc_mount != "Unmasked":
         context.masked_paths.extend([*MASKED_PATHS, *settings.thermal_paths])
         context.readonly_paths.extend(READONLY_PATHS)
@@ -117,37 +118,23 @@ def _capabilities(wanted: Capabilities) -> cri.Capability:
     return cri.Capability(add_capabilities=wanted.add, drop_capabilities=wanted.drop)
 
 
-def _apparmor(pod: Pod, container: str, own: SecurityContext, shared: PodSecurityContext) -> AppArmorProfile | None:
-    if own.app_armor_profile is not None:
-        return own.app_armor_profile
-    match pod.metadata.annotations.get(APP_ARMOR_CONTAINER + container, "").partition("/"):
-        case ("runtime", "/", "default"):
-            return AppArmorProfile(type="RuntimeDefault")
-        case ("unconfined", "", ""):
-            return AppArmorProfile(type="Unconfined")
-        case ("localhost", "/", name) if name:
-            return AppArmorProfile(type="Localhost", localhost_profile=name)
-        case _:
-            return shared.app_armor_profile
-
-
 def _set_apparmor(context: cri.LinuxContainerSecurityContext, profile: AppArmorProfile | None) -> None:
     """Say it in the new and in the deprecated form: old runtimes know only the second."""
     if profile is None:
         return
     match profile.type:
-        case "RuntimeDefault":
+        case app_armor.RUNTIME_DEFAULT:
             context.apparmor.profile_type, context.apparmor_profile = (
                 cri.SecurityProfile.RuntimeDefault,
                 "runtime/default",
             )
-        case "Localhost":
+        case app_armor.LOCALHOST:
             if not profile.localhost_profile:
                 raise StartError(CREATE_CONFIG_ERROR, "missing localhost apparmor profile name")
             context.apparmor.profile_type = cri.SecurityProfile.Localhost
             context.apparmor.localhost_ref = profile.localhost_profile
             context.apparmor_profile = f"localhost/{profile.localhost_profile}"
-        case "Unconfined":
+        case app_armor.UNCONFINED:
             context.apparmor.profile_type, context.apparmor_profile = cri.SecurityProfile.Unconfined, "unconfined"
         case unknown:
             raise _unknown_profile("AppArmor", unknown)

@@ -18,13 +18,12 @@ Limits = Mapping[str, Quantity]
 
 
 def field_value(pod: Pod, path: str, *, pod_ips: tuple[str, ...], node_ips: tuple[str, ...]) -> str:
-    """Return the text of one of the pod's own fields."""
+    """Return the text of one of the pod's own fields. The addresses are in the order of the pod's status."""
     meta = pod.metadata
     if (split := split_subscript(path)) is not None:
         return _map_entry(pod, path, *split)
     if pod.spec.host_network:
         pod_ips = pod_ips or node_ips  # its sandbox has none of its own
-    pod_ips = one_per_family(pod_ips, node_ips)
     simple = {
         "metadata.name": meta.name,
         "metadata.namespace": meta.namespace,
@@ -66,15 +65,6 @@ def resource_value(
     if not amount and kind == "limits" and is_defaulted and not resource.startswith(HUGEPAGES_PREFIX):
         amount = _most_possible(allocation, resource, allocatable)
     return in_units(amount, wanted.divisor, resource)
-
-
-def one_per_family(pod_ips: tuple[str, ...], node_ips: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the first address of each family, that of the node's first address in front."""
-    first: dict[bool, str] = {}
-    for ip in pod_ips:
-        first.setdefault(":" in ip, ip)
-    ipv6_leads = bool(node_ips) and ":" in node_ips[0]
-    return tuple(ip for family, ip in sorted(first.items(), reverse=ipv6_leads)) if node_ips else tuple(first.values())
 
 
 def _map_entry(pod: Pod, path: str, front: str, key: str) -> str:

@@ -43,6 +43,7 @@ class EnvironmentInputs(Struct, frozen=True, kw_only=True):
     allocation: PodAllocation
     """What the pod has been given."""
     pod_ips: tuple[str, ...] = ()
+    """At most one of each family, the node's primary family first."""
     node_ips: tuple[str, ...] = ()
     config_maps: Mapping[str, Mapping[str, str] | KletError] = field(default_factory=dict)
     secrets: Mapping[str, Mapping[str, bytes] | KletError] = field(default_factory=dict)

@@ -8,11 +8,11 @@ from klet.aio.threads import Threads
 from klet.api.config import ConfigMap, Secret
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
-from klet.api.quantity import Quantity
 from klet.api.service import Service
 from klet.errors import KletError
 from klet.host.contained import read_contained
 from klet.model.allocation import PodAllocation
+from klet.model.network import order_ips
 from klet.model.objects import container_config_maps, container_secrets
 from klet.model.pods import is_static
 from klet.model.roles import NodeResources, ObjectReader
@@ -66,16 +66,6 @@ class NoObjects:
         """Return at once: there is nothing to read."""
 
 
-class KnownResources:
-    """What the node has for pods, where it never changes."""
-
-    def __init__(self, *, allocatable: Mapping[str, Quantity] | None) -> None:
-        self._allocatable = allocatable
-
-    def allocatable(self) -> Mapping[str, Quantity] | None:
-        return self._allocatable
-
-
 class VolumeFiles:
     """Files on volumes, on threads of their own."""
 
@@ -102,12 +92,14 @@ class EnvironmentReader:
         node: NodeResources,
         files: FileReader,
         node_ips: Callable[[], tuple[str, ...]],
+        prefer_ipv6: bool = False,
     ) -> None:
         self._objects = objects
         self._services = services
         self._node = node
         self._files = files
         self._node_ips = node_ips
+        self._prefer_ipv6 = prefer_ipv6
 
     async def gather(
         self,
@@ -124,7 +116,7 @@ class EnvironmentReader:
             await self._services.until_read()
         return EnvironmentInputs(
             allocation=allocation,
-            pod_ips=pod_ips,
+            pod_ips=order_ips(pod_ips, prefer_ipv6=self._prefer_ipv6),
             node_ips=self._node_ips(),
             config_maps=await _read_all(
                 container_config_maps(container), lambda name: self._config_map(namespace, name)

@@ -55,6 +55,8 @@ class NodeCalls:
             answer.runtime_handlers.extend(
                 pb.RuntimeHandler(name=name, features=can) for name in features.runtime_handlers
             )
+        if features.supplemental_groups_policy:
+            answer.features.supplemental_groups_policy = True
         return answer
 
     def _runtime_config(self, _request: pb.RuntimeConfigRequest) -> pb.RuntimeConfigResponse:

@@ -29,6 +29,7 @@ class Features(Struct, frozen=True):
     dual_stack: bool = False
     user_namespaces: bool = False
     recursive_read_only_mounts: bool = False
+    supplemental_groups_policy: bool = False
     runtime_handlers: tuple[str, ...] = ("", "runc")
     cgroup_driver: pb.CgroupDriver = pb.CGROUPFS
     streaming_url: str = "http://127.0.0.1:1"

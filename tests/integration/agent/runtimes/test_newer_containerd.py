@@ -128,3 +128,12 @@ async def test_a_container_chooses_its_stop_signal_if_the_runtime_lets_it(newer_
         newer_node.remove("signal")
         await agent.recorded("signal", "Stopped")
     assert (newer_node.root.parent / "end").read_text() == ("by USR1\n" if status.stop_signal else "by TERM\n")
+
+
+async def test_a_container_without_the_groups_of_its_image(newer_node, newer_cri, manifest):
+    assert (await newer_cri.status(pb.StatusRequest())).features.supplemental_groups_policy
+    context = {"securityContext": {"supplementalGroupsPolicy": "Strict", "runAsUser": 1000, "runAsGroup": 1000}}
+    newer_node.write("strict", manifest("strict", main="id -G; sleep 1000", spec=context))
+    async with newer_node.run() as agent:
+        await agent.recorded("strict", "Ready")
+        assert await agent.first_line("strict", "main") == "1000\n"

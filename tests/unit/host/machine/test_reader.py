@@ -114,6 +114,23 @@ def test_a_whole_machine(machine, smallest, write):
     assert info.architecture
 
 
+@pytest.mark.parametrize(
+    ("directory", "enabled", "expected"),
+    [
+        pytest.param(True, "Y\n", True, id="enabled"),
+        pytest.param(True, "N\n", False, id="built in, and switched off"),
+        pytest.param(True, None, False, id="another kernel module there"),
+        pytest.param(False, "Y\n", False, id="without its file system"),
+    ],
+)
+def test_app_armor(machine, smallest, write, directory, enabled, expected):
+    if directory:
+        write("sys/kernel/security/apparmor/profiles", "")
+    if enabled is not None:
+        write("sys/module/apparmor/parameters/enabled", enabled)
+    assert machine.info().has_app_armor is expected
+
+
 def test_a_machine_that_says_little_of_itself(machine, smallest):
     info = machine.info()
     assert (info.machine_id, info.system_uuid, info.boot_id) == ("", "", "")

@@ -20,9 +20,10 @@ from klet.api.container import (
 from klet.api.service import Service
 from klet.model.allocation import PodAllocation
 from klet.model.objects import ObjectMissing
+from klet.node.capacity import AllocatableResources
 from klet.runtime.environment.env import EnvironmentInputs
 from klet.runtime.environment.env_files import EnvFile
-from klet.runtime.environment.env_sources import EnvironmentReader, KnownResources, NoApiServer, NoObjects, VolumeFiles
+from klet.runtime.environment.env_sources import EnvironmentReader, NoApiServer, NoObjects, VolumeFiles
 from klet.testing.builders import make_container, make_pod
 
 GIVEN = PodAllocation()
@@ -88,14 +89,19 @@ class Services:
 
 
 def reader(
-    objects: Objects | NoObjects, threads: Threads, *, services: Services | NoObjects | None = None
+    objects: Objects | NoObjects,
+    threads: Threads,
+    *,
+    services: Services | NoObjects | None = None,
+    prefer_ipv6: bool = False,
 ) -> EnvironmentReader:
     return EnvironmentReader(
         objects=objects,
         services=services or NoObjects(),
-        node=KnownResources(allocatable={}),
+        node=AllocatableResources(expected={}),
         files=VolumeFiles(threads=threads),
         node_ips=lambda: ("192.168.0.1",),
+        prefer_ipv6=prefer_ipv6,
     )
 
 
@@ -125,6 +131,20 @@ async def test_nothing_is_read_that_nobody_refers_to(threads):
     )
     assert objects.asked == []
     assert inputs == EnvironmentInputs(allocation=GIVEN, node_ips=("192.168.0.1",), allocatable={})
+
+
+@pytest.mark.parametrize(
+    ("prefer_ipv6", "expected"),
+    [
+        pytest.param(False, ("10.0.0.1", "fd00::1"), id="IPv4 leads, whatever the runtime names first"),
+        pytest.param(True, ("fd00::1", "10.0.0.1"), id="IPv6 leads on a node of that family"),
+    ],
+)
+async def test_addresses_are_in_the_order_of_the_status(threads, prefer_ipv6, expected):
+    pod_ips = ("fd00::1", "10.0.0.1", "10.0.0.2")
+    asked = reader(Objects(), threads, prefer_ipv6=prefer_ipv6)
+    inputs = await asked.gather(make_pod(), PLAIN, allocation=GIVEN, pod_ips=pod_ips, volumes={}, devices={})
+    assert inputs.pod_ips == expected
 
 
 @pytest.mark.parametrize(
