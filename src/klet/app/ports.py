@@ -46,7 +46,7 @@ from klet.sync.pod_host_resources import PodDirectoryFiles
 from klet.volumes.manager import VolumeDisk
 from klet.volumes.orphans import PodRemover
 from klet.volumes.plugins.base import VolumePlugin
-from klet.volumes.plugins.shown import TokenReader, TrustReader
+from klet.volumes.plugins.shown import CertificateReader, TokenReader, TrustReader
 from klet.wire import cri_v1_pb2 as cri
 
 
@@ -66,6 +66,10 @@ class TrustBundleReader(TrustReader, ObjectChanges, Protocol):
     """Root certificates for volumes."""
 
 
+class PodCertificateReader(CertificateReader, ObjectChanges, Protocol):
+    """Certificates of pods for volumes."""
+
+
 class VolumeDirectories(VolumeDisk, PodRemover, Protocol):
     """All roles of the pods' volume directories."""
 
@@ -78,6 +82,7 @@ class NodeObjects(Struct, frozen=True, kw_only=True):
     """The same, for the environment of containers."""
     tokens: TokenReader
     trust: TrustBundleReader
+    certificates: PodCertificateReader
     services: ServiceReader
     runtime_classes: RuntimeClasses
     has_api: bool
@@ -105,6 +110,9 @@ class NodeVolumes(Struct, frozen=True, kw_only=True):
     directories: VolumeDirectories
     objects: ReferredObjects
     trust: ObjectChanges
+    certificates: ObjectChanges
+    noswap: bool = False
+    """Whether the kernel can keep memory of volumes from being swapped out."""
 
 
 class BasePorts(Struct, frozen=True, kw_only=True):

@@ -8,6 +8,9 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from klet.admission.declared_features import discover_features
+from klet.agent_log.start import LogSettings
+from klet.agent_log.vmodule import VModuleRule
 from klet.api.quantity import ZERO, Quantity
 from klet.api.sysctls import normalize_sysctl
 from klet.api.validation.options import STATIC_POD, PodValidationOptions
@@ -18,6 +21,7 @@ from klet.config.flags import choose_node_name
 from klet.config.reserved import effective_reservations, parse_qos_reserved
 from klet.config.sections import LIMITED_SWAP
 from klet.config.unusable import usable_servers
+from klet.config.without_effect import GATES as GATES_WITHOUT_EFFECT
 from klet.errors import KletError
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.host.cgroups.resources import DEFAULT_PERIOD
@@ -78,8 +82,12 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     features: PodFeatures = DEFAULT_FEATURES
     allowed_sysctls: tuple[str, ...] = ()
     """Patterns of kernel parameters that pods may set besides the safe ones."""
+    declared_features: tuple[str, ...] | None = None
+    """What the node declares that it can do; None: it declares nothing, and pods are not checked for it."""
     has_image_volumes: bool = True
     has_pod_level_resources: bool = True
+    shows_hidden_metrics: bool = False
+    """Whether metrics that the previous release showed last are shown."""
 
 
 def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
@@ -130,8 +138,10 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         runtime_handlers={each.metadata.name: each.handler for each in given.klet.runtime_classes},
         features=features,
         allowed_sysctls=tuple(normalize_sysctl(each) for each in config.allowed_unsafe_sysctls),
+        declared_features=cut_declared_features(given),
         has_image_volumes=given.gates.enabled("ImageVolume"),
         has_pod_level_resources=given.gates.enabled("PodLevelResources"),
+        shows_hidden_metrics=bool(config.show_hidden_metrics_for_version),
     )
 
 
@@ -153,6 +163,35 @@ def cut_features(given: Settings) -> PodFeatures:
         restart_all=given.gates.enabled("RestartAllContainersOnContainerExits"),
         taint_comparisons=given.gates.enabled("TaintTolerationComparisonOperators"),
     )
+
+
+def cut_log_settings(config: KubeletConfiguration) -> LogSettings:
+    """Choose how the agent logs; of the options only those of the chosen format act, as upstream."""
+    as_json = config.logging.format == "json"
+    text, json = config.logging.options.text, config.logging.options.json
+    buffer = json.info_buffer_size if as_json else text.info_buffer_size
+    return LogSettings(
+        as_json=as_json,
+        verbosity=config.logging.verbosity,
+        vmodule=tuple(VModuleRule(item.file_pattern, item.verbosity) for item in config.logging.vmodule),
+        is_split=json.split_stream if as_json else text.split_stream,
+        info_buffer=buffer.value() if buffer is not None else 0,
+        flush_seconds=config.logging.flush_frequency.total_seconds(),
+    )
+
+
+def cut_declared_features(given: Settings) -> tuple[str, ...] | None:
+    """Return what the node declares; None if the gate is off.
+
+    A feature whose gate klet does not act upon is not declared, even if the gate is on: pods would be sent here for it.
+    """
+    if not given.gates.enabled("NodeDeclaredFeatures"):
+        return None
+
+    def acts(gate: str) -> bool:
+        return gate not in GATES_WITHOUT_EFFECT and given.gates.enabled(gate)
+
+    return discover_features(acts, cpu_policy=given.config.cpu_manager_policy)
 
 
 def check_settings(given: Settings, machine: MachineInfo) -> None:

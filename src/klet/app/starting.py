@@ -48,7 +48,7 @@ def build_runtime_parts(
     hooks = HookRunner(commands=runtime, http=ports.http, pods=reader, recorder=recorder, clock=clock)
     killer = PodKiller(runtime=runtime, hooks=hooks, recorder=recorder, clock=clock)
     remover = ContainerRemover(runtime=runtime, killer=killer, logs=ports.logs)
-    sandboxes = _build_sandboxes(ports, settings, boards)
+    sandboxes = _build_sandboxes(ports, settings, boards, volumes)
     starter = _build_starter(ports, settings, boards, volumes=volumes, images=images)
     return RuntimeParts(
         reader=reader,
@@ -81,7 +81,7 @@ def build_images(ports: Ports, boards: Boards, logins: RegistryLogins) -> ImageM
     )
 
 
-def _build_sandboxes(ports: Ports, settings: AgentSettings, boards: Boards) -> SandboxMaker:
+def _build_sandboxes(ports: Ports, settings: AgentSettings, boards: Boards, volumes: MountableVolumes) -> SandboxMaker:
     return SandboxMaker(
         runtime=ports.runtime,
         sources=SandboxSources(
@@ -90,6 +90,7 @@ def _build_sandboxes(ports: Ports, settings: AgentSettings, boards: Boards) -> S
             runtime_classes=ports.containers.runtime_classes,
             user_namespaces=ports.containers.user_namespaces,
             host_ports=ports.containers.host_ports,
+            volumes=volumes,
         ),
         allocations=boards.allocations,
         metrics=register_sandboxes(boards.metrics),

@@ -1,11 +1,15 @@
 """Builds every part of the agent from its ports: who talks to whom. The only module that knows them all."""
 
+from collections.abc import Callable
 from functools import partial
 
 from msgspec import Struct
 
 from klet.admission.checks import NodeChecks
+from klet.admission.declared_features import DeclaredFeatureCheck
+from klet.admission.verdicts import AdmitHandler
 from klet.allocation.book import AllocationBook
+from klet.api.placement import Taint
 from klet.app.boards import Boards, build_boards, remembered_pods
 from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
@@ -119,14 +123,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     trigger = HousekeepingTrigger(sources_ready=ports.changes.all_ready, clock=ports.clock)
     workers = PodWorkers(
         admission=PodAdmission(
-            handlers=(
-                NodeChecks(
-                    allowed_sysctls=settings.allowed_sysctls,
-                    taints=ports.node_taints,
-                    comparisons=settings.features.taint_comparisons,
-                    pod_level_resources=settings.has_pod_level_resources,
-                ),
-            ),
+            handlers=build_handlers(settings, ports.node_taints),
+            declared_features=settings.declared_features,
             pods=boards.pods,
             ledger=boards.ledger,
             allocations=boards.allocations,
@@ -183,7 +181,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         pulls=boards.pulls,
         clock=ports.clock,
     )
-    keeper = VolumeKeeper(objects=(ports.volumes.objects, ports.volumes.trust), volumes=manager)
+    shown = ports.volumes.objects, ports.volumes.trust, ports.volumes.certificates
+    keeper = VolumeKeeper(objects=shown, volumes=manager)
     wakes = ObjectWaker(objects=ports.volumes.objects, pods=boards.pods, statuses=boards.statuses, workers=workers)
     return Agent(
         parts=(memory, pleg, checks, manager, keeper, workers, probes, housekeeping, gc, wakes, loop),
@@ -201,6 +200,19 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         loop=loop,
         metrics=boards.metrics,
     )
+
+
+def build_handlers(settings: AgentSettings, taints: Callable[[], tuple[Taint, ...]]) -> tuple[AdmitHandler, ...]:
+    """Build what is asked about every new pod, in this order."""
+    checks = NodeChecks(
+        allowed_sysctls=settings.allowed_sysctls,
+        taints=taints,
+        comparisons=settings.features.taint_comparisons,
+        pod_level_resources=settings.has_pod_level_resources,
+    )
+    if settings.declared_features is None:
+        return (checks,)
+    return checks, DeclaredFeatureCheck(declared=settings.declared_features)
 
 
 def _build_reporting(ports: Ports, boards: Boards, features: PodFeatures) -> tuple[ProbeManager, PodStatuses]:

@@ -234,12 +234,14 @@ class SimulatedNode:
                 directories=volumes,
                 objects=objects.referred,
                 trust=objects.trust,
+                certificates=objects.certificates,
             )
         ports = VolumePorts(
             root=self.directories.root,
             objects=objects.referred,
             tokens=objects.tokens,
             trust=objects.trust,
+            certificates=objects.certificates,
             node=node,
             mounter=self.directories.mounts,
             threads=self.directories.threads,

@@ -79,6 +79,9 @@ class ClusterNode:
         self.nodes: Informer[Node]
         self.offline_after: timedelta | None = None
         """Set it for an agent that goes on without its API server."""
+        self.declared_features: tuple[str, ...] | None = None
+        """What the node declares that it can do."""
+        self.has_pod_certificates = True
         self.watch_clock: Clock = self.clock
         """By which watches wait before they are tried again."""
         self.gates = resolve_gates({})
@@ -93,7 +96,11 @@ class ClusterNode:
         sink = GatedPods(is_enabled=self.gates.enabled, sink=changes)
         cluster = await self._join(strategy, events=recorder, sink=sink)
         self.machine.has_image_volumes = self.gates.enabled("ImageVolume")
-        settings = replace(simulated_settings(8), has_pod_level_resources=self.gates.enabled("PodLevelResources"))
+        settings = replace(
+            simulated_settings(8),
+            has_pod_level_resources=self.gates.enabled("PodLevelResources"),
+            declared_features=self.declared_features,
+        )
         async with run_in_process(self.machine.runtime, clock=self.clock) as runtime:
             ports = self.machine.build_ports(runtime, changes, seed=1, objects=cluster.objects, recorder=recorder)
             ports = replace(ports, node_taints=find_node_taints(cluster))
@@ -114,7 +121,11 @@ class ClusterNode:
             clients,
             informers,
             settings=ObjectSettings(
-                node_name=NODE, strategy=strategy, sync_period=timedelta(minutes=1), has_trust_bundles=True
+                node_name=NODE,
+                strategy=strategy,
+                sync_period=timedelta(minutes=1),
+                has_trust_bundles=True,
+                has_pod_certificates=self.has_pod_certificates,
             ),
             offline=offline,
             clock=self.clock,
@@ -125,10 +136,11 @@ class ClusterNode:
             informers=informers,
             offline=offline,
             objects=served.objects,
+            certificates=served.certificates,
             events=events,
             sink=sink,
             cidrs=PodCidrs(users=(self.cidrs,)),
-            reports=ReportSettings(node=NodeSettings(name=NODE)),
+            reports=ReportSettings(node=NodeSettings(name=NODE, declared_features=self.declared_features or ())),
             parts=(*informers.followed, *served.parts),
         )
 

@@ -7,6 +7,11 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as change
 
+from klet.admission.declared_features import POD_RESIZE, RESTART_ALL
+from klet.agent_log.start import LogSettings
+from klet.agent_log.vmodule import VModuleRule
+from klet.aio.clock import SystemClock
+from klet.app.boards import build_boards
 from klet.app.settings import (
     LONGEST_REQUEST,
     STARTS_PER_CPU,
@@ -14,6 +19,7 @@ from klet.app.settings import (
     choose_legacy_logs,
     cut_allocatable,
     cut_container_rules,
+    cut_log_settings,
     cut_pod_cgroup_rules,
     cut_qos_rules,
     cut_settings,
@@ -22,7 +28,10 @@ from klet.app.settings import (
 from klet.config.command_line import Settings, parse_command_line
 from klet.config.errors import ConfigError
 from klet.config.sections import MemorySwap
+from klet.config.without_effect import GATES
 from klet.host.machine.info import MachineInfo
+from klet.metrics import Deprecation
+from klet.model.memory import AgentMemory
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.config.id_blocks import UserIdSettings
 from klet.runtime.config.linux_resources import MemoryQosRules, ResourceRules, SwapRules
@@ -57,6 +66,28 @@ def given(*arguments: str) -> Settings:
 
 def cut(*arguments: str):
     return cut_settings(given(*arguments), MACHINE)
+
+
+DECLARES = "--feature-gates=NodeDeclaredFeatures=true"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "declared"),
+    [
+        pytest.param([], None, id="the gate is off"),
+        pytest.param([DECLARES], ("GuaranteedQoSPodCPUResize",), id="no CPU manager"),
+        pytest.param([f"{DECLARES},ContainerStopSignals=true"], ("GuaranteedQoSPodCPUResize",), id="another gate"),
+        pytest.param([DECLARES, "--cpu-manager-policy=static", "--kube-reserved=cpu=1"], (), id="exclusive CPUs"),
+    ],
+)
+def test_features_that_a_node_declares(arguments, declared):
+    assert cut(*arguments).declared_features == declared
+
+
+def test_a_feature_whose_gate_klet_does_not_act_upon_is_not_declared():
+    gates = f"{DECLARES}," + ",".join(f"{name}=true" for name in (RESTART_ALL, POD_RESIZE))
+    declared = cut(gates).declared_features
+    assert {RESTART_ALL, POD_RESIZE} - set(declared) == {RESTART_ALL, POD_RESIZE} & GATES
 
 
 def test_name_servers_that_are_none_are_left_out():
@@ -254,3 +285,34 @@ def test_users_of_their_own():
 def test_reserved_cpus_stand_in_for_both_amounts():
     given = settings("--reserved-cpus=0", "--kube-reserved=cpu=500m,memory=1Gi", "--system-reserved=cpu=700m")
     assert {name: str(amount) for name, amount in cut_allocatable(given, V2).items()} == {"cpu": "1", "memory": "7Gi"}
+
+
+ALPHA = "--feature-gates=LoggingAlphaOptions=true"
+STREAMS = ("--log-text-split-stream", "--log-text-info-buffer-size=2Ki", "--log-json-info-buffer-size=3Ki")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param([], LogSettings(), id="the defaults"),
+        pytest.param(["-v=3"], LogSettings(verbosity=3), id="verbosity"),
+        pytest.param(["--vmodule=pleg=4,sync/*=5"],
+                     LogSettings(vmodule=(VModuleRule("pleg", 4), VModuleRule("sync/*", 5))), id="by module"),
+        pytest.param(["--log-flush-frequency=1m"], LogSettings(flush_seconds=60.0), id="flushes"),
+        pytest.param([ALPHA, *STREAMS], LogSettings(is_split=True, info_buffer=2048), id="the streams of text"),
+        pytest.param([ALPHA, *STREAMS, "--logging-format=json"], LogSettings(as_json=True, info_buffer=3072),
+                     id="the streams of JSON"),
+    ],
+)  # fmt: skip
+def test_how_the_agent_logs(arguments, expected):
+    assert cut_log_settings(given(*arguments).config) == expected
+
+
+@pytest.mark.parametrize(("version", "is_shown"), [("", False), ("1.34", True)])
+def test_hidden_metrics_are_shown_for_the_previous_version(version, is_shown):
+    settings = given()
+    config = replace(settings.config, show_hidden_metrics_for_version=version)
+    cut = cut_settings(replace(settings, config=config), MACHINE)
+    metrics = build_boards(cut, AgentMemory(), SystemClock()).metrics
+    metrics.counter("old_total", "Old.", deprecation=Deprecation("1.34.0"))
+    assert (b"old_total 0" in metrics.write()) is is_shown

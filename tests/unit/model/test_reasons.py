@@ -37,7 +37,9 @@ NORMAL = """
     DeadlineExceeded SandboxChanged Created Started Killing Pulling Pulled BackOff
 """
 WARNING = """
-    Rebooted CgroupV1 ContainerGCFailed CheckLimitsForResolvConf MissingClusterDNS DNSConfigForming
+    Rebooted CgroupV1 PossibleMemoryBackedVolumesOnDisk ContainerGCFailed CheckLimitsForResolvConf MissingClusterDNS
+    DNSConfigForming PodFeatureUnsupported FailedNodeDeclaredFeaturesCheck
+    Denied CertificateOverdueForRefresh CertificateExpired
     SysctlForbidden NodePorts TaintToleration PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch
     PodLevelResourcesNotSupported
     ExceededGracePeriod FailedKillPod FailedCreatePodContainer Failed FailedMount NetworkNotReady FailedSync

@@ -17,11 +17,12 @@ from klet.app.cluster.node import (
 )
 from klet.app.cluster.objects import build_served_objects, cut_object_settings
 from klet.app.cluster.offline import open_offline
-from klet.app.cluster.pods import build_pod_parts
+from klet.app.cluster.pods import build_pod_certificates, build_pod_parts
 from klet.app.ports import BasePorts, NodeObjects, Ports
 from klet.app.settings import AgentSettings
 from klet.app.wiring import Agent
 from klet.certs.followers import PairUser
+from klet.certs.pod_certificates.board import PodCertificates
 from klet.config.command_line import Settings
 from klet.config.places import hide_credentials
 from klet.events.recorder import EventingRecorder
@@ -45,6 +46,8 @@ class Cluster(Struct, frozen=True, kw_only=True):
     offline: Offline | None
     """What is kept for the time without it, if that is wanted."""
     objects: NodeObjects
+    certificates: PodCertificates | None
+    """The board of pod certificates; None if pods of this node cannot have any."""
     events: EventingRecorder
     """The recorder of the node: what it records becomes Events."""
     sink: PodSink
@@ -86,6 +89,7 @@ async def open_cluster(
             informers=informers,
             offline=offline,
             objects=served.objects,
+            certificates=served.certificates,
             events=events,
             sink=sink,
             cidrs=build_pod_cidrs(given, base),
@@ -165,7 +169,17 @@ def build_cluster_parts(cluster: Cluster, ports: Ports, agent: Agent) -> tuple[P
         cidrs=cluster.cidrs,
         offline=cluster.offline,
     )
-    later = (*cluster.parts, node.lease, *pods)
+    certificates: tuple[Part, ...] = ()
+    if cluster.certificates is not None:
+        certificates = build_pod_certificates(
+            cluster.certificates,
+            agent,
+            clients,
+            informers,
+            recorder=cluster.events,
+            node_name=cluster.reports.node.name,
+        )
+    later = (*cluster.parts, node.lease, *pods, *certificates)
     if cluster.reports.registers:
         later = (AfterRegistration(parts=later, board=node.board, clock=ports.clock),)
     return (node.reporter, images, *later)

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from klet.aio.clock import Clock
 from klet.api.node import Node
 from klet.app.ports import BasePorts
+from klet.app.settings import cut_declared_features
 from klet.config.command_line import Settings
 from klet.host.machine.cache import FactReader
 from klet.kube.client import KubeClient
@@ -67,7 +68,13 @@ class NodeReporting(Struct, frozen=True, kw_only=True):
 def cut_report_settings(given: Settings, *, name: str, architecture: str) -> ReportSettings:
     config = given.config
     return ReportSettings(
-        node=cut_node_settings(config, given.flags, name=name, architecture=architecture),
+        node=cut_node_settings(
+            config,
+            given.flags,
+            name=name,
+            architecture=architecture,
+            declared_features=cut_declared_features(given) or (),
+        ),
         times=ReportTimes(update=config.node_status_update_frequency, report=config.node_status_report_frequency),
         lease=timedelta(seconds=config.node_lease_duration_seconds),
         registers=config.register_node,

@@ -31,6 +31,8 @@ class ContainerInputs(Struct, frozen=True, kw_only=True):
     user_namespace: cri.UserNamespace | None = None
     target_id: str = ""
     """The container whose processes this one shares."""
+    extra_groups: tuple[int, ...] = ()
+    """Groups of the pod's volumes."""
 
 
 class ContainerSettings(Struct, frozen=True, kw_only=True):
@@ -78,6 +80,7 @@ def build_container_config(
                 settings.security,
                 user_namespace=inputs.user_namespace,
                 target_id=inputs.target_id,
+                extra_groups=inputs.extra_groups,
             ),
         ),
     )
