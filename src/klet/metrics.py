@@ -2,15 +2,24 @@
 
 A registry is made once per agent and handed to the parts that count. Label values come from closed sets, so that nobody
 outside can make a new series: what is not in the set is counted as `other`.
+
+A metric that upstream has deprecated says so, and is hidden after a time that depends on its stability, unless
+`showHiddenMetricsForVersion` shows it for one release more.
 """
 
+import logging
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from itertools import accumulate
 from typing import Final, TypeAlias
 
 from msgspec import Struct
+
+from klet.version import KUBERNETES_VERSION, parse_release
+
+logger = logging.getLogger(__name__)
 
 OTHER: Final = "other"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -18,6 +27,31 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 LabelValues: TypeAlias = tuple[str, ...]
 Reading: TypeAlias = Mapping[LabelValues, float]
+
+
+class Stability(Enum):
+    """What upstream promises about a metric: for how many minor releases it is shown once it is deprecated."""
+
+    ALPHA = 0
+    BETA = 1
+    STABLE = 3
+
+
+class Deprecation(Struct, frozen=True):
+    """Since which release a metric should not be used any more."""
+
+    since: str
+    """With its patch number, as upstream writes it: `1.34.0`."""
+    stability: Stability = Stability.ALPHA
+
+    def is_announced(self, release: tuple[int, int]) -> bool:
+        """Return whether this release has it deprecated."""
+        return release >= parse_release(self.since)
+
+    def is_hidden(self, release: tuple[int, int]) -> bool:
+        """Return whether this release hides it."""
+        major, minor = parse_release(self.since)
+        return release >= (major, minor + self.stability.value)
 
 
 class Label(Struct, frozen=True):
@@ -106,29 +140,60 @@ class _Metric(Struct, frozen=True):
 class MetricRegistry:
     """All metrics of one agent, by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, version: str = KUBERNETES_VERSION, shows_hidden: bool = False) -> None:
+        self._release = parse_release(version)
+        self._shows_hidden = shows_hidden
         self._metrics: dict[str, _Metric] = {}
+        self._hidden: set[str] = set()
 
-    def counter(self, name: str, about: str, labels: Sequence[Label] = ()) -> Counter:
+    def counter(
+        self, name: str, about: str, labels: Sequence[Label] = (), *, deprecation: Deprecation | None = None
+    ) -> Counter:
         series = Counter(labels)
-        self._register(name, about, series)
+        self._register(name, about, series, deprecation)
         return series
 
-    def gauge(self, name: str, about: str, read: Callable[[], Reading], labels: Sequence[Label] = ()) -> None:
-        self._register(name, about, Gauge(labels, read))
+    def gauge(
+        self,
+        name: str,
+        about: str,
+        read: Callable[[], Reading],
+        labels: Sequence[Label] = (),
+        *,
+        deprecation: Deprecation | None = None,
+    ) -> None:
+        self._register(name, about, Gauge(labels, read), deprecation)
 
-    def histogram(self, name: str, about: str, bounds: Sequence[float], labels: Sequence[Label] = ()) -> Histogram:
+    def histogram(
+        self,
+        name: str,
+        about: str,
+        bounds: Sequence[float],
+        labels: Sequence[Label] = (),
+        *,
+        deprecation: Deprecation | None = None,
+    ) -> Histogram:
         series = Histogram(labels, bounds)
-        self._register(name, about, series)
+        self._register(name, about, series, deprecation)
         return series
 
     def write(self) -> bytes:
         """Return the text of every metric, sorted by name."""
         return "".join(_lines(self._metrics[name] for name in sorted(self._metrics))).encode()
 
-    def _register(self, name: str, about: str, series: Counter | Gauge | Histogram) -> None:
-        if name in self._metrics:
+    def _register(
+        self, name: str, about: str, series: Counter | Gauge | Histogram, deprecation: Deprecation | None
+    ) -> None:
+        if name in self._metrics or name in self._hidden:
             raise ValueError(f"the metric {name} is registered already")
+        if deprecation is not None and deprecation.is_hidden(self._release):
+            if not self._shows_hidden:
+                # The part that counts does not notice: what it counts is never shown.
+                self._hidden.add(name)
+                return
+            logger.warning("A hidden metric is shown: it will be removed", extra={"metric": name})
+        if deprecation is not None and deprecation.is_announced(self._release):
+            about = f"(Deprecated since {deprecation.since}) {about}"
         self._metrics[name] = _Metric(name, about, series)
 
 

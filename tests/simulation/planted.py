@@ -191,6 +191,18 @@ def mounts_left(agent: Agent) -> None:
     _part(agent, Housekeeping)._leftovers._files._sub_paths = Kept()
 
 
+def only_the_dead_restart(agent: Agent) -> None:
+    """When all containers are to restart, those that run go on."""
+    executor = _steps(agent)._executor
+    carry_out = executor.carry_out
+
+    async def spare_the_living(pod, status, actions, **options):
+        dead = tuple(reset for reset in actions.reset if not reset.kill)
+        return await carry_out(pod, status, replace(actions, reset=dead), **options)
+
+    executor.carry_out = spare_the_living
+
+
 BUGS: tuple[Bug, ...] = (
     lost_newest_wins,
     stale_status_accepted,
@@ -208,6 +220,7 @@ BUGS: tuple[Bug, ...] = (
     ready_for_good,
     liveness_ignored,
     mounts_left,
+    only_the_dead_restart,
 )
 
 

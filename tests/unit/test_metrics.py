@@ -2,7 +2,7 @@
 
 import pytest
 
-from klet.metrics import Label, MetricRegistry
+from klet.metrics import Deprecation, Label, MetricRegistry, Stability
 
 METHOD = Label("method", frozenset({"GET", "POST"}))
 
@@ -76,3 +76,38 @@ def test_label_values_are_escaped():
     odd = 'a"b\\c\nd'
     registry.gauge("node", "The node.", lambda: {(odd,): 1}, (Label("node", frozenset({odd})),))
     assert registry.write().decode().splitlines()[2] == r'node{node="a\"b\\c\nd"} 1'
+
+
+def shown(since, stability, *, shows_hidden=False, version="v1.35.8"):
+    registry = MetricRegistry(version=version, shows_hidden=shows_hidden)
+    registry.counter("old_total", "Old.", deprecation=Deprecation(since, stability)).add()
+    return registry.write().decode().partition("\n")[0].removeprefix("# HELP old_total ")
+
+
+@pytest.mark.parametrize(
+    ("since", "stability", "text"),
+    [
+        pytest.param("1.36.0", Stability.ALPHA, "Old.", id="deprecated in a later release"),
+        pytest.param("1.35.0", Stability.ALPHA, "", id="alpha is hidden at once"),
+        pytest.param("1.30.0", Stability.ALPHA, "", id="alpha, long deprecated"),
+        pytest.param("1.35.0", Stability.BETA, "(Deprecated since 1.35.0) Old.", id="beta is shown for one release"),
+        pytest.param("1.34.0", Stability.BETA, "", id="and hidden in the next"),
+        pytest.param("1.33.0", Stability.STABLE, "(Deprecated since 1.33.0) Old.", id="stable is shown for three"),
+        pytest.param("1.32.0", Stability.STABLE, "", id="and hidden then"),
+        pytest.param("0.99.0", Stability.STABLE, "", id="of an older major release"),
+        pytest.param("2.0.0", Stability.ALPHA, "Old.", id="of a coming major release"),
+    ],
+)
+def test_a_deprecated_metric_is_marked_then_hidden(since, stability, text):
+    assert shown(since, stability) == text
+    assert shown(since, stability, shows_hidden=True) == (text or f"(Deprecated since {since}) Old.")
+
+
+def test_every_kind_of_metric_can_be_hidden_and_counts_on():
+    registry, gone = MetricRegistry(version="v1.35.8"), Deprecation("1.34.0")
+    registry.counter("a", "A.", deprecation=gone).add()
+    registry.gauge("b", "B.", lambda: {(): 1.0}, deprecation=gone)
+    registry.histogram("c", "C.", (1.0,), deprecation=gone).observe(1)
+    assert registry.write() == b""
+    with pytest.raises(ValueError, match="the metric a is registered already"):
+        registry.counter("a", "A.")

@@ -42,8 +42,8 @@ from klet.logs.line import parse_cri_line, parse_docker_line
 from klet.logs.render import LogOptions, LogRenderer
 from klet.model.expansion import expand
 from klet.model.foreign_text import read_output, shorten
+from klet.model.pem_blocks import read_blocks
 from klet.network.dns import parse_resolv_conf
-from klet.objectcache.trust_bundles import read_blocks
 from klet.runtime.environment.env_files import find_variable
 from klet.runtime.reader import was_broken_off
 from klet.sources.decode import Origin, decode_pods

@@ -15,6 +15,7 @@ import klet
 SOURCE = Path(klet.__file__).parent
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if not path.name.endswith("_pb2.py"))
 SPEC_READERS = (
+    "admission/declared_features.py",  # compares two specs of a pod, and gives it nothing
     "api/",  # defaulting and validation, and the QoS class, which no change of resources may alter
     "app/",  # composes: its settings and ports have attributes of that name
     "model/allocation.py",  # makes a value of what a spec asks for

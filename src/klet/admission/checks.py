@@ -1,6 +1,6 @@
 """Reasons to reject a pod, in upstream's order and words. Pure.
 
-Of resources only the number of pods is checked so far; affinity and taints are not.
+Of resources only the number of pods is checked so far; affinity is not.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,17 +12,20 @@ from klet.admission.preemption import MESSAGE, Need, NoVictims, as_preempted, ch
 from klet.admission.verdicts import Admit, Preempt, Reject, Verdict
 from klet.api.container import ContainerPort
 from klet.api.node import LINUX, OS_LABEL
+from klet.api.placement import Taint
 from klet.api.pod import Pod
 from klet.api.pod_resources import asks_for_pod_level_resources, is_sidecar
 from klet.api.sysctls import IPC, NET, SAFE_SYSCTLS, matches_sysctl, namespace_of, normalize_sysctl
+from klet.api.tolerations import find_untolerated
 from klet.model.app_armor import LOCALHOST, every_container, find_app_armor_profile, needs_app_armor
 from klet.model.pod_resources import PODS, compute_resource_request
-from klet.model.pods import is_critical
+from klet.model.pods import is_critical, is_static
 from klet.model.reasons import Reason
 from klet.model.roles import Allocations
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - compared with, not bound to
 _TCP: Final = "TCP"
+NO_EXECUTE: Final = "NoExecute"
 _STRICT: Final = "Strict"
 _NEW: Final = frozenset({"", "Pending"})
 """Phases of a pod that has not run yet."""
@@ -40,6 +43,9 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     """Whether the runtime knows supplementalGroupsPolicy."""
     has_pod_level_resources: bool = True
     """The gate PodLevelResources."""
+    taints: tuple[Taint, ...] = ()
+    compares_taints: bool = False
+    """The gate TaintTolerationComparisonOperators."""
 
 
 class Shortage(Struct, frozen=True, kw_only=True):
@@ -148,6 +154,24 @@ def check_features(pod: Pod, *, pod_level_resources: bool) -> Reject | None:
     return Reject(Reason.POD_LEVEL_RESOURCES_NOT_SUPPORTED, "PodLevelResources feature gate is disabled")
 
 
+def check_taints(pod: Pod, taints: Sequence[Taint], *, comparisons: bool) -> Reject | None:
+    """Reject a pod that does not tolerate a NoExecute taint of the node; a static pod runs all the same.
+
+    `comparisons` is the gate TaintTolerationComparisonOperators.
+    """
+    if is_static(pod):
+        return None
+    taint = find_untolerated(taints, pod.spec.tolerations, effects=(NO_EXECUTE,), comparisons=comparisons)
+    if taint is None:
+        return None
+    shown = f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+    return Reject(
+        Reason.TAINT_TOLERATION,
+        "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate",
+        {"why": f"the node has the taint {shown}, which no toleration of the pod covers", "taint": shown},
+    )
+
+
 def decide_admission(pod: Pod, others: Sequence[Pod], facts: NodeFacts, allocations: Allocations) -> Verdict:
     """Return whether a pod can run beside the others on this node; the first reason against it counts.
 
@@ -165,6 +189,7 @@ def decide_admission(pod: Pod, others: Sequence[Pod], facts: NodeFacts, allocati
         return Reject(Reason.OUT_OF_PODS, shortage.message)
     rejected = (
         check_host_ports(pod, others)
+        or check_taints(pod, facts.taints, comparisons=facts.compares_taints)
         or check_app_armor(pod, is_enabled=facts.has_app_armor)
         or check_features(pod, pod_level_resources=facts.has_pod_level_resources)
     )

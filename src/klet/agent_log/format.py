@@ -5,17 +5,17 @@ A flood of requests does not become a flood of lines: clients decide how often t
 
 import json
 import logging
-import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import PurePath
-from typing import Final, TextIO
+from typing import Final
 
 from klet.model.foreign_text import as_terminal_text, shorten
+from klet.model.verbosity import verbosity_of
 
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
-_LETTERS = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
-_DEBUG_VERBOSITY = 4
+_LETTERS = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
+INFO_LETTER: Final = "I"
 _LONGEST_TRACE: Final = 64 * 1024
 SUBJECT: Final = "klet.server"
 REQUESTS: Final = "klet.server.requests"
@@ -67,7 +67,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, tz=UTC).astimezone()
-        head = f"{_LETTERS.get(record.levelno, 'I')}{at:%m%d %H:%M:%S.%f} {record.process or 0:>7}"
+        head = f"{_LETTERS.get(record.levelno, INFO_LETTER)}{at:%m%d %H:%M:%S.%f} {record.process or 0:>7}"
         data = "".join(f" {key}={_quoted(value)}" for key, value in record_data(record).items())
         line = f"{head} {record.filename}:{record.lineno}] {_quoted(record.getMessage())}{data}"
         # Paths, names and output come from outside, and a log is read on terminals.
@@ -84,22 +84,11 @@ class JsonFormatter(logging.Formatter):
             "msg": shorten(record.getMessage()),
         }
         if record.levelno < logging.ERROR:
-            line["v"] = _DEBUG_VERBOSITY if record.levelno < logging.INFO else 0
+            line["v"] = verbosity_of(record.levelno)
         line.update({key: _bounded(value) for key, value in record_data(record).items()})
         if record.exc_info:
             line["stacktrace"] = _trace(self, record)
         return as_terminal_text(json.dumps(line, default=str, ensure_ascii=False))
-
-
-def start_logging(*, as_json: bool, verbosity: int, stream: TextIO = sys.stderr) -> None:
-    """Send klet's logs to a stream; from verbosity 4 on, debugging lines too, as klog users expect."""
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
-    handler.addFilter(FloodFilter())
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)
-    logging.getLogger("klet").setLevel(logging.DEBUG if verbosity >= _DEBUG_VERBOSITY else logging.INFO)
 
 
 def _quoted(value: object) -> str:

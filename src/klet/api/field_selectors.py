@@ -107,6 +107,7 @@ _FIELDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("", "namespaces"): ("status.phase",),
     ("", "services"): ("spec.clusterIP", "spec.type"),
     ("certificates.k8s.io", "certificatesigningrequests"): ("spec.signerName",),
+    ("certificates.k8s.io", "podcertificaterequests"): ("spec.signerName", "spec.podName", "spec.nodeName"),
     ("resource.k8s.io", "resourceslices"): ("spec.driver", "spec.nodeName"),
 }
 _ALIASES: Final = {("pods", "spec.host"): "spec.nodeName"}

@@ -112,6 +112,11 @@ def label_selector(selector: LabelSelector | None) -> Selector:
     return Selector(tuple(sorted(requirements, key=lambda requirement: requirement.key)))
 
 
+def is_integer(text: str) -> bool:
+    """Return whether Go's ParseInt reads a text as a whole number, of whatever size."""
+    return _INTEGER.fullmatch(text) is not None
+
+
 def parse_int64(text: str) -> int | None:
     """Return a whole number as Go's ParseInt reads it: decimal digits, an optional sign, 64 bits."""
     if _INTEGER.fullmatch(text) is None or len(text) > 64:

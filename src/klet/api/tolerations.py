@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 
 from klet.api.placement import Taint, Toleration
 from klet.api.selectors import parse_int64
+from klet.api.validation.formats import decimal_integer
 
 
 def tolerates(toleration: Toleration, taint: Taint, *, comparisons: bool = False) -> bool:
@@ -22,12 +23,17 @@ def tolerates(toleration: Toleration, taint: Taint, *, comparisons: bool = False
         case "Exists":
             return True
         case "Gt" | "Lt" if comparisons:
-            bound, actual = parse_int64(toleration.value), parse_int64(taint.value)
+            bound, actual = _parse_compared(toleration.value), _parse_compared(taint.value)
             if bound is None or actual is None:
                 return False
             return actual > bound if toleration.operator == "Gt" else actual < bound
         case _:
             return False
+
+
+def _parse_compared(text: str) -> int | None:
+    """Return a number of 64 bits in its canonical form; what is written otherwise is compared with nothing."""
+    return None if decimal_integer(text) else parse_int64(text)
 
 
 def find_untolerated(

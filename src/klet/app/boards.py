@@ -32,7 +32,7 @@ class Boards(Struct, frozen=True, kw_only=True):
     ledger: WorkerLedger = field(default_factory=WorkerLedger)
     cache: RuntimeCache = field(default_factory=RuntimeCache)
     probes: ProbeResults = field(default_factory=ProbeResults)
-    metrics: MetricRegistry = field(default_factory=MetricRegistry)
+    metrics: MetricRegistry
 
 
 def remembered_pods(boards: Boards) -> frozenset[PodUID]:
@@ -45,8 +45,9 @@ def build_boards(settings: AgentSettings, memory: AgentMemory, clock: Clock) -> 
     stopping_pods = StoppingPods()
     return Boards(
         statuses=StatusBoard(clock=clock, restored=memory.statuses),
-        backoff=CrashBackoff(longest=settings.longest_crash_backoff, restored=memory.delays),
+        backoff=CrashBackoff(limits=settings.crash_backoff, restored=memory.delays),
         pulls=PullBackoff(restored=memory.pulls),
         stopping_pods=stopping_pods,
+        metrics=MetricRegistry(shows_hidden=settings.shows_hidden_metrics),
         turns=StartTurns(at_once=settings.parallel_starts, stopping_pods=stopping_pods, clock=clock),
     )

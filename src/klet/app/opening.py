@@ -12,8 +12,10 @@ from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
+from klet.api.placement import Taint
 from klet.app.ports import BasePorts, ContainerPorts, NodeObjects, NodeVolumes, Ports
 from klet.app.settings import AgentSettings
+from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.checkpoint import CheckpointFile, Found
 from klet.cri.client import CriClient, connect
 from klet.cri.connection import open_connection
@@ -146,6 +148,7 @@ async def open_ports(
     changes: ChangeSource,
     node_ips: Callable[[], tuple[str, ...]],
     host_ips: Callable[[], tuple[str, ...]] = tuple,
+    node_taints: Callable[[], tuple[Taint, ...]] = tuple,
 ) -> AsyncIterator[Ports]:
     """Yield the ports of this machine."""
     client, threads, clock = base.runtime, base.threads, base.clock
@@ -185,10 +188,16 @@ async def open_ports(
             runtime_name=base.runtime_version.runtime_name,
             node_ips=node_ips,
             host_ips=host_ips,
+            node_taints=node_taints,
             randomness=base.randomness,
             containers=containers,
             volumes=await open_volumes(
-                settings, objects, node=containers.resources, threads=volume_threads, clock=clock
+                settings,
+                objects,
+                node=containers.resources,
+                in_user_namespace=base.machine.info().in_user_namespace,
+                threads=volume_threads,
+                clock=clock,
             ),
             node_logins=NodeLoginFiles(root=settings.root, home=_find_home(), threads=threads, clock=clock),
             memory=remembered.value if isinstance(remembered, Found) else AgentMemory(),
@@ -276,7 +285,13 @@ async def open_container_ports(settings: AgentSettings, objects: NodeObjects, ba
 
 
 async def open_volumes(
-    settings: AgentSettings, objects: NodeObjects, *, node: NodeResources, threads: Threads, clock: Clock
+    settings: AgentSettings,
+    objects: NodeObjects,
+    *,
+    node: NodeResources,
+    in_user_namespace: bool,
+    threads: Threads,
+    clock: Clock,
 ) -> NodeVolumes:
     """Return the volume ports of this machine."""
     ports = VolumePorts(
@@ -284,12 +299,13 @@ async def open_volumes(
         objects=objects.referred,
         tokens=objects.tokens,
         trust=objects.trust,
+        certificates=objects.certificates,
         node=node,
         mounter=HostMounter(),
         threads=threads,
         clock=clock,
         has_api=objects.has_api,
-        noswap=await threads.run(find_noswap, settings.root),
+        noswap=await threads.run(find_noswap, settings.root, in_user_namespace=in_user_namespace),
         has_images=settings.has_image_volumes,
     )
     return build_volumes(ports, objects)
@@ -301,6 +317,8 @@ def build_volumes(ports: VolumePorts, objects: NodeObjects) -> NodeVolumes:
         directories=PodDirectories(layout=Layout(ports.root), threads=ports.threads),
         objects=objects.referred,
         trust=objects.trust,
+        certificates=objects.certificates,
+        noswap=ports.noswap,
     )
 
 
@@ -312,6 +330,7 @@ def standalone_objects(runtime_handlers: Mapping[str, str]) -> NodeObjects:
         data=nothing,
         tokens=StandaloneTokens(),
         trust=NoTrustBundles(),
+        certificates=NoPodCertificates(),
         services=nothing,
         runtime_classes=KnownRuntimeClasses(handlers=runtime_handlers),
         find_node=lambda: None,

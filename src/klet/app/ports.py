@@ -12,6 +12,7 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.node import Node
+from klet.api.placement import Taint
 from klet.cri.client import CriClient
 from klet.cri.events import RuntimeEventSource
 from klet.cri.port import ImageService, RuntimeService
@@ -47,7 +48,7 @@ from klet.sync.pod_host_resources import PodDirectoryFiles
 from klet.volumes.manager import VolumeDisk
 from klet.volumes.orphans import PodRemover
 from klet.volumes.plugins.base import VolumePlugin
-from klet.volumes.plugins.shown import TokenReader, TrustReader
+from klet.volumes.plugins.shown import CertificateReader, TokenReader, TrustReader
 from klet.wire import cri_v1_pb2 as cri
 
 
@@ -67,6 +68,10 @@ class TrustBundleReader(TrustReader, ObjectChanges, Protocol):
     """Root certificates for volumes."""
 
 
+class PodCertificateReader(CertificateReader, ObjectChanges, Protocol):
+    """Certificates of pods for volumes."""
+
+
 class VolumeDirectories(VolumeDisk, PodRemover, Protocol):
     """All roles of the pods' volume directories."""
 
@@ -79,6 +84,7 @@ class NodeObjects(Struct, frozen=True, kw_only=True):
     """The same, for the environment of containers."""
     tokens: TokenReader
     trust: TrustBundleReader
+    certificates: PodCertificateReader
     services: ServiceReader
     runtime_classes: RuntimeClasses
     find_node: Callable[[], Node | None]
@@ -109,6 +115,9 @@ class NodeVolumes(Struct, frozen=True, kw_only=True):
     directories: VolumeDirectories
     objects: ReferredObjects
     trust: ObjectChanges
+    certificates: ObjectChanges
+    noswap: bool = False
+    """Whether the kernel can keep memory of volumes from being swapped out."""
 
 
 class BasePorts(Struct, frozen=True, kw_only=True):
@@ -162,3 +171,5 @@ class Ports(Struct, frozen=True, kw_only=True):
     """The size of the filesystem with the root directory."""
     host_ips: Callable[[], tuple[str, ...]] = tuple
     """The same as reported in statuses: only where there is an API server."""
+    node_taints: Callable[[], tuple[Taint, ...]] = tuple
+    """The taints of the Node, as the API server has it."""

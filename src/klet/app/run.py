@@ -13,20 +13,30 @@ from pathlib import Path
 import uvloop
 from msgspec.structs import replace
 
-from klet.agent_log.format import start_logging
-from klet.aio.clock import SystemClock
+from klet.agent_log.start import start_logging
+from klet.aio.clock import Clock, SystemClock
+from klet.aio.stop_request import StopRequest
+from klet.api.placement import Taint
 from klet.app.kubelet_api import ApiSockets, check_serving, open_kubelet_api, take_ports
 from klet.app.node import NodeSpecification, build_node
 from klet.app.opening import open_base, open_ports, standalone_objects
 from klet.app.ports import BasePorts
-from klet.app.settings import AgentSettings, check_settings, cut_settings, cut_validation_options
+from klet.app.settings import (
+    AgentSettings,
+    check_settings,
+    cut_log_settings,
+    cut_settings,
+    cut_validation_options,
+)
 from klet.app.wiring import Agent
 from klet.config.command_line import Settings, ShowText
 from klet.config.errors import ConfigError, one_line, suffixed, warned
+from klet.config.flags import KubeletFlags
 from klet.config.loader import load_command_line
 from klet.errors import KletError
 from klet.host import mounts
 from klet.host.addresses import find_node_addresses
+from klet.host.lock_file import wait_for_lock, watch_lock
 from klet.host.machine.cache import MachineCache
 from klet.host.machine.info import MachineInfo
 from klet.host.machine.reader import MachineReader
@@ -38,12 +48,20 @@ from klet.model.pods import API_SOURCE, FILE_SOURCE, HTTP_SOURCE
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.roles import Part, PodSink
+from klet.model.verbosity import TRACE
 from klet.node.addresses import preferred_version
 from klet.node.cgroup_driver import find_cgroup_driver
-from klet.node.findings import find_cgroup_v1, find_starting
-from klet.node.kernel_tunables import TunablePolicy, apply_tunables, choose_tunable_policy
+from klet.node.findings import find_start
+from klet.node.kernel_tunables import (
+    TunablePolicy,
+    WriteFailure,
+    apply_tunables,
+    choose_tunable_policy,
+    choose_write_failure,
+)
 from klet.node.machine_checks import check_paths
 from klet.node.watchdog import Watchdog, check_allowed
+from klet.server.configz import encode_configuration
 from klet.sources.config import PodConfig
 from klet.sources.file import FileSource
 from klet.sources.gated_fields import GatedPods
@@ -75,9 +93,13 @@ def main(argv: list[str]) -> int:
             sys.stderr.write(f"klet: warning: {one_line(warning)}\n")
         sys.stderr.write(f"klet: {one_line(str(error))}\n")
         return 1
-    start_logging(as_json=parsed.config.logging.format == "json", verbosity=parsed.config.logging.verbosity)
+    log = start_logging(cut_log_settings(parsed.config))
     for warning in (*parsed.warnings, *parsed.without_effect):
         logger.warning("About the configuration", extra={"warning": warning})
+    if logger.isEnabledFor(TRACE):
+        logger.log(TRACE, "KubeletConfiguration", extra={"configuration": encode_configuration(parsed.config).decode()})
+    # Signals are not handled yet, and would lose what is kept back.
+    log.flush()
     if parsed.config.max_open_files > 0:
         allow_open_files(parsed.config.max_open_files)
     try:
@@ -85,6 +107,8 @@ def main(argv: list[str]) -> int:
     except KletError as error:
         logger.error("The agent cannot go on", extra={"error": str(error)})
         return 1
+    except asyncio.CancelledError:
+        logger.info("Stopping before the agent was up")
     except KeyboardInterrupt:
         # Before its parts run, as while a node waits for its first certificate, nothing has to be put in order.
         return INTERRUPTED
@@ -102,23 +126,38 @@ def settle(given: Settings, machine: MachineInfo) -> AgentSettings:
 
 
 async def run_agent(given: Settings, settings: AgentSettings, machine: MachineCache) -> None:
-    """Open the ports, wire the parts, run them."""
-    clock = SystemClock()
+    """Open the ports, wire the parts, run them. Cancelled if it is to end before they run."""
+    clock, stop = SystemClock(), StopRequest()
     async with AsyncExitStack() as opened:
-        # First of all: if a port is taken, another kubelet may run here, and its node must not be touched.
-        sockets = opened.enter_context(take_ports(given.config))
-        apply_tunables(Sysctls(), _tunable_policy(given))
-        make_root(settings.root, mounts)
-        opened.enter_context(hold_root(settings.root))
-        base = await opened.enter_async_context(
-            open_base(settings, machine=machine, clock=clock, has_events=not given.flags.is_standalone)
-        )
-        driver = await find_cgroup_driver(base.runtime, configured=settings.cgroup_driver, clock=clock)
-        settings = replace(settings, cgroup_driver=driver)
-        spec = await _open_spec(given, settings, base, sockets=sockets, opened=opened)
-        node = build_node(spec)
-        _record_start(base, settings)
-        await run_parts((*node.parts, *_build_watchdog(base, node.agent)), when_started=_notify_ready)
+        with stop.during_opening():
+            # The holder of the lock may have the ports too, until it ends.
+            await _lock(given.flags, clock=clock, stop=stop, opened=opened)
+            # First of all else: if a port is taken, another kubelet may run here, and its node must not be touched.
+            sockets = opened.enter_context(take_ports(given.config))
+            apply_tunables(Sysctls(), _tunable_policy(given), on_failure=_write_failure(given, machine.info()))
+            make_root(settings.root, mounts)
+            opened.enter_context(hold_root(settings.root))
+            base = await opened.enter_async_context(
+                open_base(settings, machine=machine, clock=clock, has_events=not given.flags.is_standalone)
+            )
+            driver = await find_cgroup_driver(base.runtime, configured=settings.cgroup_driver, clock=clock)
+            settings = replace(settings, cgroup_driver=driver)
+            spec = await _open_spec(given, settings, base, sockets=sockets, opened=opened)
+            node = build_node(spec)
+            _record_start(base, settings, noswap=spec.ports.volumes.noswap)
+        parts = (*node.parts, *_build_watchdog(base, node.agent))
+        await run_parts(parts, stop=stop, when_started=_notify_ready)
+
+
+async def _lock(flags: KubeletFlags, *, clock: Clock, stop: StopRequest, opened: AsyncExitStack) -> None:
+    """Wait for the file of `--lock-file`; with `--exit-on-lock-contention` end when another process wants it."""
+    if not flags.lock_file:
+        return
+    logger.info("Acquiring file lock", extra={"path": flags.lock_file})
+    held = await opened.enter_async_context(wait_for_lock(Path(flags.lock_file), clock=clock))
+    if flags.exit_on_lock_contention:
+        logger.info("Watching for inotify events", extra={"path": flags.lock_file})
+        opened.enter_context(watch_lock(held, when_wanted=stop.ask))
 
 
 async def _open_spec(
@@ -133,6 +172,7 @@ async def _open_spec(
         find_node_addresses, given.flags.node_ip.split(","), prefer=preferred_version(settings.node)
     )
     host_ips: Callable[[], tuple[str, ...]] = tuple
+    node_taints: Callable[[], tuple[Taint, ...]] = tuple
     cluster = None
     if base.events is not None:
         # Imported here: the API client takes memory that a node without an API server can save.
@@ -142,9 +182,18 @@ async def _open_spec(
             join.open_cluster(given, settings, base, events=base.events, sink=sink)
         )
         node_ips = host_ips = join.find_host_ips(cluster, expected=node_ips())
+        node_taints = join.find_node_taints(cluster)
         objects, reviewer = cluster.objects, cluster.clients.reviews
     ports = await opened.enter_async_context(
-        open_ports(settings, base, objects=objects, changes=config, node_ips=node_ips, host_ips=host_ips)
+        open_ports(
+            settings,
+            base,
+            objects=objects,
+            changes=config,
+            node_ips=node_ips,
+            host_ips=host_ips,
+            node_taints=node_taints,
+        )
     )
     api = await open_kubelet_api(given, settings, base, sockets=sockets, reviewer=reviewer)
     if cluster is not None and api.requested is not None:
@@ -156,16 +205,21 @@ def _tunable_policy(given: Settings) -> TunablePolicy:
     return choose_tunable_policy(protect=given.config.protect_kernel_defaults, leave=given.klet.leave_kernel_tunables)
 
 
-def _record_start(base: BasePorts, settings: AgentSettings) -> None:
+def _write_failure(given: Settings, machine: MachineInfo) -> WriteFailure:
+    return choose_write_failure(
+        in_user_namespace=machine.in_user_namespace, is_ignored=given.gates.enabled("KubeletInUserNamespace")
+    )
+
+
+def _record_start(base: BasePorts, settings: AgentSettings, *, noswap: bool) -> None:
     version = base.runtime_version
     DecisionRecorder(base.recorder, decider="app.run").for_node().record(
         Reason.AGENT_STARTED,
         f"node {settings.node_name} on {version.runtime_name} {version.runtime_version}",
         next_step="read the runtime and the pod sources",
     )
-    base.recorder.record(find_starting())
-    if base.machine.info().cgroup_version == 1:
-        base.recorder.record(find_cgroup_v1())
+    for finding in find_start(base.machine.info(), noswap=noswap):
+        base.recorder.record(finding)
     logger.info("The agent has started", extra={"node": settings.node_name, "runtime": version.runtime_version})
 
 
@@ -196,12 +250,11 @@ def _build_watchdog(base: BasePorts, agent: Agent) -> tuple[Part, ...]:
     return (watchdog,)
 
 
-async def run_parts(parts: Sequence[Part], *, when_started: Callable[[], None]) -> None:
+async def run_parts(parts: Sequence[Part], *, stop: StopRequest, when_started: Callable[[], None]) -> None:
     """Run every part in one task group. SIGTERM and SIGINT end it in good order; an escaping exception is a bug."""
-    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, stop.ask)
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(part.run(), name=type(part).__name__) for part in parts]

@@ -8,6 +8,9 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from klet.admission.declared_features import discover_features
+from klet.agent_log.start import LogSettings
+from klet.agent_log.vmodule import VModuleRule
 from klet.api.quantity import ZERO
 from klet.api.sysctls import normalize_sysctl
 from klet.api.validation.options import STATIC_POD, PodValidationOptions
@@ -18,10 +21,12 @@ from klet.config.flags import choose_node_name
 from klet.config.reserved import effective_reservations, parse_qos_reserved
 from klet.config.sections import LIMITED_SWAP
 from klet.config.unusable import usable_servers
+from klet.config.without_effect import GATES as GATES_WITHOUT_EFFECT
 from klet.errors import KletError
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.host.cgroups.resources import DEFAULT_PERIOD
 from klet.host.machine.info import MachineInfo
+from klet.model.features import DEFAULT_FEATURES, PodFeatures
 from klet.model.pod_resources import MEMORY
 from klet.network.dns import DnsSettings
 from klet.node.capacity import machine_capacity
@@ -34,11 +39,11 @@ from klet.runtime.config.id_blocks import UserIdSettings, choose_range
 from klet.runtime.config.linux_resources import MemoryQosRules, ResourceRules, SwapRules
 from klet.runtime.config.sandbox_config import SandboxSettings
 from klet.runtime.config.security import SecuritySettings
+from klet.runtime.crash_backoff import CrashBackoffLimits, choose_crash_backoff
 from klet.runtime.gc_plan import GcPolicy
 
 STARTS_PER_CPU = 4
 """Where many pods are up soonest: with fewer in flight the CPUs idle, with more the runtime gets slower for all."""
-LONGEST_CRASH_BACKOFF = timedelta(seconds=300)
 LONGEST_REQUEST = timedelta(days=365)
 """gRPC takes a deadline of more than two centuries for one that has passed."""
 
@@ -56,7 +61,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     image_endpoint: str
     request_timeout: timedelta
     resync: timedelta
-    longest_crash_backoff: timedelta
+    crash_backoff: CrashBackoffLimits
     parallel_starts: int
     cgroup_root: str
     cgroup_driver: str
@@ -75,10 +80,15 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """What the node says of itself, and has for pods."""
     runtime_handlers: Mapping[str, str]
     """By runtime class."""
+    features: PodFeatures = DEFAULT_FEATURES
     allowed_sysctls: tuple[str, ...] = ()
     """Patterns of kernel parameters that pods may set besides the safe ones."""
+    declared_features: tuple[str, ...] | None = None
+    """What the node declares that it can do; None: it declares nothing, and pods are not checked for it."""
     has_image_volumes: bool = True
     has_pod_level_resources: bool = True
+    shows_hidden_metrics: bool = False
+    """Whether metrics that the previous release showed last are shown."""
 
 
 def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
@@ -87,7 +97,11 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
     root = Path(flags.root_dir)
     resources = cut_container_rules(given, machine)
     name = choose_node_name(flags, hostname=machine.hostname)
-    node = cut_node_settings(config, flags, name=name, architecture=machine.architecture)
+    declared = cut_declared_features(given)
+    node = cut_node_settings(
+        config, flags, name=name, architecture=machine.architecture, declared_features=declared or ()
+    )
+    features = cut_features(given)
     return AgentSettings(
         node_name=name,
         root=root,
@@ -99,7 +113,10 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         image_endpoint=config.image_service_endpoint,
         request_timeout=min(config.runtime_request_timeout, LONGEST_REQUEST),
         resync=config.sync_frequency,
-        longest_crash_backoff=config.crash_loop_back_off.max_container_restart_period or LONGEST_CRASH_BACKOFF,
+        crash_backoff=choose_crash_backoff(
+            is_reduced=given.gates.enabled("ReduceDefaultCrashLoopBackOffDecay"),
+            configured=config.crash_loop_back_off.max_container_restart_period,
+        ),
         parallel_starts=given.klet.max_parallel_starts or STARTS_PER_CPU * machine.agent_cpus,
         cgroup_root=config.cgroup_root,
         cgroup_driver=config.cgroup_driver,
@@ -119,7 +136,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
             resources=resources,
             names_image_handlers=given.gates.enabled("RuntimeClassInImageCriApi"),
         ),
-        container=_container_settings(config, root, resources, machine),
+        container=_container_settings(config, root, resources, machine, features),
         dns=DnsSettings(
             cluster_dns=usable_servers(config.cluster_dns),
             cluster_domain=config.cluster_domain,
@@ -132,9 +149,12 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         ),
         node=node,
         runtime_handlers={each.metadata.name: each.handler for each in given.klet.runtime_classes},
+        features=features,
         allowed_sysctls=tuple(normalize_sysctl(each) for each in config.allowed_unsafe_sysctls),
+        declared_features=declared,
         has_image_volumes=given.gates.enabled("ImageVolume"),
         has_pod_level_resources=given.gates.enabled("PodLevelResources"),
+        shows_hidden_metrics=bool(config.show_hidden_metrics_for_version),
     )
 
 
@@ -144,7 +164,47 @@ def cut_validation_options(given: Settings) -> PodValidationOptions:
         STATIC_POD,
         container_restart_rules=given.gates.enabled("ContainerRestartRules"),
         user_namespaces_host_network=given.gates.enabled("UserNamespacesHostNetworkSupport"),
+        restart_all_containers=given.gates.enabled("RestartAllContainersOnContainerExits"),
+        taint_comparisons=given.gates.enabled("TaintTolerationComparisonOperators"),
     )
+
+
+def cut_features(given: Settings) -> PodFeatures:
+    """Ask the gates of optional features of pods."""
+    return PodFeatures(
+        stop_signals=given.gates.enabled("ContainerStopSignals"),
+        restart_all=given.gates.enabled("RestartAllContainersOnContainerExits"),
+        taint_comparisons=given.gates.enabled("TaintTolerationComparisonOperators"),
+    )
+
+
+def cut_log_settings(config: KubeletConfiguration) -> LogSettings:
+    """Choose how the agent logs; of the options only those of the chosen format act, as upstream."""
+    as_json = config.logging.format == "json"
+    text, json = config.logging.options.text, config.logging.options.json
+    buffer = json.info_buffer_size if as_json else text.info_buffer_size
+    return LogSettings(
+        as_json=as_json,
+        verbosity=config.logging.verbosity,
+        vmodule=tuple(VModuleRule(item.file_pattern, item.verbosity) for item in config.logging.vmodule),
+        is_split=json.split_stream if as_json else text.split_stream,
+        info_buffer=buffer.value() if buffer is not None else 0,
+        flush_seconds=config.logging.flush_frequency.total_seconds(),
+    )
+
+
+def cut_declared_features(given: Settings) -> tuple[str, ...] | None:
+    """Return what the node declares; None if the gate is off.
+
+    A feature whose gate klet does not act upon is not declared, even if the gate is on: pods would be sent here for it.
+    """
+    if not given.gates.enabled("NodeDeclaredFeatures"):
+        return None
+
+    def acts(gate: str) -> bool:
+        return gate not in GATES_WITHOUT_EFFECT and given.gates.enabled(gate)
+
+    return discover_features(acts, cpu_policy=given.config.cpu_manager_policy)
 
 
 def check_settings(given: Settings, machine: MachineInfo) -> None:
@@ -166,7 +226,11 @@ def choose_legacy_logs(logs: Path) -> Path:
 
 
 def _container_settings(
-    config: KubeletConfiguration, root: Path, resources: ResourceRules, machine: MachineInfo
+    config: KubeletConfiguration,
+    root: Path,
+    resources: ResourceRules,
+    machine: MachineInfo,
+    features: PodFeatures,
 ) -> ContainerSettings:
     return ContainerSettings(
         security=SecuritySettings(
@@ -176,6 +240,7 @@ def _container_settings(
         ),
         resources=resources,
         relabels=machine.has_selinux,
+        stop_signals=features.stop_signals,
     )
 
 

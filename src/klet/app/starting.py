@@ -21,6 +21,7 @@ from klet.runtime.kill.killer import PodKiller
 from klet.runtime.metrics import register_sandboxes
 from klet.runtime.post_start import PostStart
 from klet.runtime.reader import PodReader
+from klet.runtime.removals import PodRemovals
 from klet.runtime.sandboxes import SandboxMaker, SandboxSources
 from klet.runtime.starter import ContainerStarter, ImageEnsurer
 from klet.status.restarts import KnownRestarts
@@ -47,7 +48,7 @@ def build_runtime_parts(
     hooks = HookRunner(commands=runtime, http=ports.http, pods=reader, recorder=recorder, clock=clock)
     killer = PodKiller(runtime=runtime, hooks=hooks, recorder=recorder, clock=clock)
     remover = ContainerRemover(runtime=runtime, killer=killer, logs=ports.logs)
-    sandboxes = _build_sandboxes(ports, settings, boards)
+    sandboxes = _build_sandboxes(ports, settings, boards, volumes)
     starter = _build_starter(ports, settings, boards, volumes=volumes, images=images)
     return RuntimeParts(
         reader=reader,
@@ -57,8 +58,7 @@ def build_runtime_parts(
         sandboxes=sandboxes,
         starter=starter,
         executor=PodExecutor(
-            runtime=runtime,
-            remover=remover,
+            removals=PodRemovals(runtime=runtime, remover=remover, killer=killer, clock=clock),
             sandboxes=sandboxes,
             starter=starter,
             post_start=PostStart(hooks=hooks, killer=killer, recorder=recorder),
@@ -81,7 +81,7 @@ def build_images(ports: Ports, boards: Boards, logins: RegistryLogins) -> ImageM
     )
 
 
-def _build_sandboxes(ports: Ports, settings: AgentSettings, boards: Boards) -> SandboxMaker:
+def _build_sandboxes(ports: Ports, settings: AgentSettings, boards: Boards, volumes: MountableVolumes) -> SandboxMaker:
     return SandboxMaker(
         runtime=ports.runtime,
         sources=SandboxSources(
@@ -91,6 +91,7 @@ def _build_sandboxes(ports: Ports, settings: AgentSettings, boards: Boards) -> S
             user_namespaces=ports.containers.user_namespaces,
             host_ports=ports.containers.host_ports,
             claims=ports.containers.claims,
+            volumes=volumes,
         ),
         allocations=boards.allocations,
         metrics=register_sandboxes(boards.metrics),

@@ -5,6 +5,8 @@ from functools import partial
 from msgspec import Struct
 
 from klet.admission.checks import NodeChecks, NodeFacts
+from klet.admission.declared_features import DeclaredFeatureCheck
+from klet.admission.verdicts import AdmitHandler
 from klet.allocation.book import AllocationBook
 from klet.api.quantity import ZERO
 from klet.app.boards import Boards, build_boards, remembered_pods
@@ -24,7 +26,7 @@ from klet.pods.store import PodStore
 from klet.probes.manager import ProbeManager
 from klet.probes.prober import Prober
 from klet.runtime.gc import ContainerGc, ContainerRemover
-from klet.runtime.restart import restarts_after
+from klet.runtime.restart import comes_back
 from klet.runtime.start_turns import StartTurns
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import MemoryKeeper
@@ -121,7 +123,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     trigger = HousekeepingTrigger(sources_ready=ports.changes.all_ready, clock=ports.clock)
     workers = PodWorkers(
         admission=PodAdmission(
-            handlers=(_build_checks(ports, settings, boards, runtime=runtime),),
+            handlers=_build_handlers(ports, settings, boards, runtime=runtime),
+            declared_features=settings.declared_features,
             pods=boards.pods,
             ledger=boards.ledger,
             allocations=boards.allocations,
@@ -178,7 +181,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         pulls=boards.pulls,
         clock=ports.clock,
     )
-    keeper = VolumeKeeper(objects=(ports.volumes.objects, ports.volumes.trust), volumes=manager)
+    shown = ports.volumes.objects, ports.volumes.trust, ports.volumes.certificates
+    keeper = VolumeKeeper(objects=shown, volumes=manager)
     wakes = ObjectWaker(objects=ports.volumes.objects, pods=boards.pods, statuses=boards.statuses, workers=workers)
     return Agent(
         parts=(memory, pleg, checks, manager, keeper, workers, probes, housekeeping, gc, wakes, loop),
@@ -198,8 +202,10 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
 
 
-def _build_checks(ports: Ports, settings: AgentSettings, boards: Boards, *, runtime: RuntimeState) -> NodeChecks:
-    """Build the checks of new pods; what the node has and can do is looked up for each of them."""
+def _build_handlers(
+    ports: Ports, settings: AgentSettings, boards: Boards, *, runtime: RuntimeState
+) -> tuple[AdmitHandler, ...]:
+    """Build what is asked about every new pod, in this order; what the node has and can do is looked up each time."""
     has_app_armor = ports.machine.info().has_app_armor
 
     def find_facts() -> NodeFacts:
@@ -209,9 +215,14 @@ def _build_checks(ports: Ports, settings: AgentSettings, boards: Boards, *, runt
             has_app_armor=has_app_armor,
             has_groups_policy=bool(runtime.report.supplemental_groups_policy),
             has_pod_level_resources=settings.has_pod_level_resources,
+            taints=ports.node_taints(),
+            compares_taints=settings.features.taint_comparisons,
         )
 
-    return NodeChecks(facts=find_facts, allocations=boards.allocations)
+    checks = NodeChecks(facts=find_facts, allocations=boards.allocations)
+    if settings.declared_features is None:
+        return (checks,)
+    return checks, DeclaredFeatureCheck(declared=settings.declared_features)
 
 
 def _build_reporting(ports: Ports, settings: AgentSettings, boards: Boards) -> tuple[ProbeManager, PodStatuses]:
@@ -221,7 +232,7 @@ def _build_reporting(ports: Ports, settings: AgentSettings, boards: Boards) -> t
         statuses=boards.statuses,
         results=boards.probes,
         prober=Prober(runtime=ports.runtime, http=ports.http),
-        restarts=restarts_after,
+        restarts=partial(comes_back, restart_all=settings.features.restart_all),
         recorder=ports.recorder,
         clock=ports.clock,
         randomness=ports.randomness,
@@ -234,7 +245,7 @@ def _build_reporting(ports: Ports, settings: AgentSettings, boards: Boards) -> t
         probes=boards.probes,
         probers=probes,
         recorder=ports.recorder,
-        facts=StatusFacts(ports.runtime_name, started, ports.host_ips, prefers_ipv6(settings.node)),
+        facts=StatusFacts(ports.runtime_name, started, ports.host_ips, prefers_ipv6(settings.node), settings.features),
         clock=ports.clock,
     )
     return probes, statuses

@@ -7,6 +7,8 @@ CertificateError
 │   └── RequestExists      … one of that name is there
 ├── NotIssued              a signing request ended without a certificate
 ├── IdentityLost           there is no client certificate any more, and none to be had
+├── PodCertificateMissing  a certificate that a volume of a pod shows is not there yet, or never will be
+├── PodCertificateNotRequested  one could not be requested, or its request has vanished; it is tried again
 └── PairError              a certificate and its key on disk cannot be read or written
     ├── PairMissing        … there is none
     └── PairDamaged        … they are not a certificate and the key that belongs to it
@@ -72,3 +74,11 @@ class PairDamaged(PairError):
         super().__init__(f"{path}: {rule}")
         self.path = path
         self.rule = rule
+
+
+class PodCertificateMissing(CertificateError):
+    """A volume of a pod cannot show its certificate."""
+
+
+class PodCertificateNotRequested(CertificateError):
+    """A certificate of a pod could not be requested; the next try may succeed."""

@@ -19,9 +19,11 @@ from klet.certs.messages import (
     Describe,
     KeyAndRequest,
     MakeAuthority,
+    MakePodKey,
     MakeSelfSigned,
     MakeSigningRequest,
     Pair,
+    PodCertificateKey,
     Purpose,
     Request,
     Signed,
@@ -37,7 +39,7 @@ CHILD_COMMAND: Final = (sys.executable, "-P", "-m", "klet.certs.child")
 # An RSA key takes a second or two on the smallest machines, and a starting node is a busy one.
 CHILD_DEADLINE: Final = timedelta(seconds=60)
 
-T = TypeVar("T", Pair, Signed, KeyAndRequest, CertificateFacts)
+T = TypeVar("T", Pair, Signed, KeyAndRequest, PodCertificateKey, CertificateFacts)
 
 
 class AuthorityFiles(Struct, frozen=True, kw_only=True):
@@ -106,6 +108,10 @@ class CertificateMaker:
     async def describe(self, certificate: str, *, key: str = "") -> CertificateFacts:
         """Return the contents of a PEM certificate; the first one counts if there are several."""
         return await self._ask(Describe(certificate=certificate, key=key), CertificateFacts)
+
+    async def pod_key(self, key_type: str, *, proof_of: bytes) -> PodCertificateKey:
+        """Return a key for a pod, of a type that its volume names, with a signature of `proof_of`."""
+        return await self._ask(MakePodKey(key_type=key_type, proof_of=proof_of), PodCertificateKey)
 
     async def _ask(self, request: Request, expected: type[T]) -> T:
         try:

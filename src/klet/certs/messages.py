@@ -107,7 +107,16 @@ class Describe(_Message, frozen=True, kw_only=True, tag="describe"):
         return "Describe()"
 
 
-Request: TypeAlias = MakeSelfSigned | MakeSigningRequest | MakeAuthority | SignLeaf | SignRequest | Describe
+class MakePodKey(_Message, frozen=True, kw_only=True, tag="podKey"):
+    """A key for a pod, of a type that Kubernetes names, and a signature that proves that we have it."""
+
+    key_type: str
+    proof_of: bytes
+
+
+Request: TypeAlias = (
+    MakeSelfSigned | MakeSigningRequest | MakeAuthority | SignLeaf | SignRequest | Describe | MakePodKey
+)
 
 
 class Pair(_Message, frozen=True, kw_only=True, tag="pair"):
@@ -138,6 +147,17 @@ class KeyAndRequest(_Message, frozen=True, kw_only=True, tag="keyAndRequest"):
         return f"KeyAndRequest(key_algorithm={self.key_algorithm!r})"
 
 
+class PodCertificateKey(_Message, frozen=True, kw_only=True, tag="podKeyMade"):
+    """A PEM key (PKCS #8), its DER public key (SubjectPublicKeyInfo) and the signature."""
+
+    key: str
+    public_key: bytes
+    proof: bytes
+
+    def __repr__(self) -> str:
+        return "PodCertificateKey()"
+
+
 class CertificateFacts(_Message, frozen=True, kw_only=True, tag="facts"):
     """The contents of a certificate."""
 
@@ -161,4 +181,4 @@ class ChildRefusal(_Message, frozen=True, kw_only=True, tag="refusal"):
     message: str
 
 
-Answer: TypeAlias = Pair | Signed | KeyAndRequest | CertificateFacts | ChildRefusal
+Answer: TypeAlias = Pair | Signed | KeyAndRequest | PodCertificateKey | CertificateFacts | ChildRefusal

@@ -39,6 +39,7 @@ TROUBLES = frozenset(
         Reason.FAILED_POST_START_HOOK,
         Reason.FAILED_PREPARE_DYNAMIC_RESOURCES,
         Reason.FAILED_PRE_STOP_HOOK,
+        Reason.FAILED_REMOVE_CONTAINER,
         Reason.FAILED_SYNC,
         Reason.FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET,
         Reason.FAILED_UNMOUNT,

@@ -52,6 +52,8 @@ def _override(section: str, name: str, kind: FlagKind, field: str, text: str, *,
     return Flag(name, kind, section, text, FlagTarget.CONFIGURATION, field, shorthand, deprecated)
 
 
+_VERBOSITY: Final = "Verbosity: 0 always shown, 2 normal course, 3 changes, 4 debugging, 5 tracing, 6 requests"
+
 CONFIGURATION_FLAGS: Final = (
     _override(_SERVER, "enable-server", BOOL, "enableServer", "Run the HTTPS server"),
     _override(_SERVER, "address", IP, "address", "Address that the servers listen on"),
@@ -168,7 +170,9 @@ CONFIGURATION_FLAGS: Final = (
         _NODE, "node-status-update-frequency", DURATION, "nodeStatusUpdateFrequency", "Interval between node statuses"
     ),
     _override(_NODE, "node-status-max-images", INT32, "nodeStatusMaxImages", "Images in the node status; -1: no limit"),
-    _override(_NODE, "kube-api-content-type", STRING, "contentType", "Content type of requests to the API server"),
+    _override(
+        _NODE, "kube-api-content-type", STRING, "contentType", "Content type of API requests; klet always speaks JSON"
+    ),
     _override(_NODE, "kube-api-qps", INT32, "kubeAPIQPS", "Requests per second to the API server"),
     _override(_NODE, "kube-api-burst", INT32, "kubeAPIBurst", "Burst of requests to the API server"),
     _override(_NODE, "event-qps", INT32, "eventRecordQPS", "Events per second"),
@@ -298,9 +302,11 @@ CONFIGURATION_FLAGS: Final = (
         _EVICTION, "eviction-minimum-reclaim", MAP, "evictionMinimumReclaim", "Least amount to reclaim, signal=2Gi,..."
     ),
     _override(_LOGGING, "logging-format", STRING, "logging.format", "text or json"),
-    _override(_LOGGING, "log-flush-frequency", DURATION, "logging.flushFrequency", "Longest time between two flushes"),
-    _override(_LOGGING, "v", LEVEL, "logging.verbosity", "Verbosity", shorthand="v"),
-    _override(_LOGGING, "vmodule", VMODULE, "logging.vmodule", "Verbosity by file"),
+    _override(
+        _LOGGING, "log-flush-frequency", DURATION, "logging.flushFrequency", "Longest time that lines are buffered"
+    ),
+    _override(_LOGGING, "v", LEVEL, "logging.verbosity", _VERBOSITY, shorthand="v"),
+    _override(_LOGGING, "vmodule", VMODULE, "logging.vmodule", "Verbosity by module: pattern=N,... (text only)"),
     _override(
         _LOGGING,
         "log-text-split-stream",
@@ -313,7 +319,7 @@ CONFIGURATION_FLAGS: Final = (
         "log-text-info-buffer-size",
         QUANTITY,
         "logging.options.text.infoBufferSize",
-        "Buffer of split streams",
+        "Bytes of information that a split stream may buffer",
     ),
     _override(
         _LOGGING,
@@ -327,7 +333,7 @@ CONFIGURATION_FLAGS: Final = (
         "log-json-info-buffer-size",
         QUANTITY,
         "logging.options.json.infoBufferSize",
-        "Buffer of split streams",
+        "Bytes of information that a split stream may buffer",
     ),
     _override(_GATES, "feature-gates", GATES, "featureGates", "Gate=true|false,..."),
 )

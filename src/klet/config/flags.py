@@ -114,8 +114,10 @@ KUBELET_FLAGS: Final = (
     _flag("runtime-cgroups", STRING, _DATA, "Absolute cgroup of the container runtime, for its stats"),
     _flag("image-credential-provider-config", STRING, _DATA, "File or directory with a CredentialProviderConfig"),
     _flag("image-credential-provider-bin-dir", STRING, _DATA, "Directory of the credential provider programs"),
-    _flag("lock-file", STRING, _DATA, "File to lock before starting"),
-    _flag("exit-on-lock-contention", BOOL, _DATA, "End when another process opens the lock file"),
+    _flag("lock-file", STRING, _DATA, "File to lock before anything else; waits for its holder"),
+    _flag(
+        "exit-on-lock-contention", BOOL, _DATA, "End with code 0 when another process opens or deletes the lock file"
+    ),
     _flag(
         "experimental-mounter-path",
         STRING,

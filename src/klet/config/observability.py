@@ -8,9 +8,11 @@ from klet.api.times import Duration
 from klet.config.gates import FeatureGates
 from klet.config.places import hide_credentials
 from klet.config.sections import Logging, Tracing
+from klet.version import KUBERNETES_VERSION, parse_release
 
 LOG_FORMATS: Final = ("text", "json")
-PREVIOUS_MINOR: Final = "1.34"
+_MAJOR, _MINOR = parse_release(KUBERNETES_VERSION)
+PREVIOUS_MINOR: Final = f"{_MAJOR}.{_MINOR - 1}"
 
 _MAX_INT32: Final = 2**31 - 1
 _MILLION: Final = 1_000_000
@@ -26,11 +28,13 @@ def find_hidden_metrics_problems(version: str) -> Iterator[str]:
 
 
 def find_logging_problems(logging: Logging, gates: FeatureGates) -> Iterator[str]:
-    if logging.format not in LOG_FORMATS:
-        yield f'logging.format: Invalid value: "{logging.format}": Unsupported log format'
     if logging.flush_frequency <= timedelta():
         shown = Duration.of(logging.flush_frequency).wire()
         yield f'logging.flushFrequency: Invalid value: "{shown}": Must be greater than zero'
+    if logging.format not in LOG_FORMATS:
+        yield f'logging.format: Invalid value: "{logging.format}": Unsupported log format'
+    elif logging.format == "json" and not gates.enabled("LoggingBetaOptions"):
+        yield "logging.format: Forbidden: Log format json is disabled, see LoggingBetaOptions feature"
     if logging.verbosity > _MAX_INT32:
         yield f"logging.verbosity: Invalid value: {logging.verbosity}: Must be <= {_MAX_INT32}"
     yield from _vmodule_problems(logging)

@@ -1,6 +1,7 @@
 """One gRPC channel to a runtime's Unix socket; whatever fails on it becomes a CriError."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -10,7 +11,10 @@ import grpc
 from grpc import aio
 
 from klet.cri.errors import Code, CriError, error_for
+from klet.model.verbosity import REQUEST_STARTS, REQUESTS
 from klet.wire.methods import Method, RequestT, ResponseT, answer_reader
+
+logger = logging.getLogger(__name__)
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 
@@ -65,6 +69,27 @@ class CriConnection:
         self, method: Method[RequestT, ResponseT], request: RequestT, *, timeout: timedelta | None
     ) -> ResponseT:
         """Call once and wait for the answer; no call is repeated."""
+        if not logger.isEnabledFor(REQUESTS):
+            return await self._call(method, request, timeout=timeout)
+        logger.log(REQUEST_STARTS, "CRI request", extra={"method": method.path})
+        began, code = asyncio.get_running_loop().time(), Code.CANCELLED
+        try:
+            answer = await self._call(method, request, timeout=timeout)
+            code = Code.OK
+        except CriError as error:
+            code = error.code
+            raise
+        else:
+            return answer
+        finally:
+            # Neither requests nor answers are logged: they hold environments, and logins of registries.
+            milliseconds = round((asyncio.get_running_loop().time() - began) * 1000)
+            extra = {"method": method.path, "status": code.value, "milliseconds": milliseconds}
+            logger.log(REQUESTS, "CRI response", extra=extra)
+
+    async def _call(
+        self, method: Method[RequestT, ResponseT], request: RequestT, *, timeout: timedelta | None
+    ) -> ResponseT:
         send = self._calls.get(method.path)
         if send is None:
             send = self._calls[method.path] = self._channel.unary_unary(

@@ -18,7 +18,7 @@ from klet.api.validation.metadata import IMMUTABLE, NameFormat, name_format_of
 from klet.api.validation.pod import validate_pod_create
 from klet.api.validation.status import validate_pod_status_update
 from klet.api.validation.updates import validate_ephemeral_containers_update, validate_pod_update
-from klet.embedded import refusals, signing_requests
+from klet.embedded import pod_certificate_requests, refusals, signing_requests
 from klet.embedded.store import Json
 from klet.model.qos import compute_qos
 
@@ -110,6 +110,13 @@ def _update_signing_request(change: ObjectUpdate) -> Json:
     return written
 
 
+def _update_pod_certificate_request(change: ObjectUpdate) -> Json:
+    written = pod_certificate_requests.updated(change.new, change.old)
+    if errors := tuple(pod_certificate_requests.find_update_errors(written, change.old)):
+        raise refusals.invalid(_POD_CERTIFICATE_REQUEST, change.old["metadata"]["name"], errors)
+    return written
+
+
 def _update_trust_bundle(change: ObjectUpdate) -> Json:
     if errors := tuple(_trust_bundle_errors(change.new, change.old)):
         raise refusals.invalid(_TRUST_BUNDLE, change.old["metadata"]["name"], errors)
@@ -157,6 +164,7 @@ def _found(api_version: str, name: str) -> Kind:
 
 _POD: Final = _found("v1", "Pod")
 _SIGNING_REQUEST: Final = _found("certificates.k8s.io/v1", "CertificateSigningRequest")
+_POD_CERTIFICATE_REQUEST: Final = _found("certificates.k8s.io/v1beta1", "PodCertificateRequest")
 _TRUST_BUNDLE: Final = _found("certificates.k8s.io/v1beta1", "ClusterTrustBundle")
 _PLAIN: Final = RestStrategy()
 _WITH_STATUS: Final = (
@@ -165,7 +173,6 @@ _WITH_STATUS: Final = (
     "PersistentVolume",
     "PersistentVolumeClaim",
     "ResourceQuota",
-    "PodCertificateRequest",
     "VolumeAttachment",
     "ResourceClaim",
 )
@@ -182,6 +189,9 @@ _STRATEGIES: Final[Mapping[str, RestStrategy]] = {
         status_parts=("status", "approval"),
         create=_create_signing_request,
         update=_update_signing_request,
+    ),
+    "PodCertificateRequest": RestStrategy(
+        has_status=True, create=pod_certificate_requests.created, update=_update_pod_certificate_request
     ),
     "ClusterTrustBundle": RestStrategy(update=_update_trust_bundle, name_format=_trust_bundle_name),
     "Namespace": RestStrategy(has_status=True, create=_create_namespace),

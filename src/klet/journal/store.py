@@ -28,6 +28,7 @@ from klet.journal.records import (
     to_id,
 )
 from klet.model.causes import Cause, CauseId, Finding
+from klet.model.verbosity import CHANGES
 
 logger = logging.getLogger(__name__)
 
@@ -114,6 +115,8 @@ class Journal:
         self._unwritten.append(cause)
         self._filled.set()
         self._news.send(cause)
+        if logger.isEnabledFor(CHANGES):
+            _log_decision(cause)
         return cause.id
 
     def follow(self) -> Subscription[Cause]:
@@ -204,3 +207,13 @@ class Journal:
         except OSError as reason:
             raise JournalError(f"cannot set the damaged journal {self._path} aside: {reason.strerror}") from reason
         logger.error("Journal damaged, renamed and a new one started", extra={"error": str(error), "path": str(target)})
+
+
+def _log_decision(cause: Cause) -> None:
+    finding, subject = cause.finding, cause.finding.subject
+    extra = {"decision": str(finding.decision), "decider": finding.decider, "reason": finding.message}
+    if subject.name:
+        extra |= {"pod": f"{subject.namespace}/{subject.name}", "uid": subject.uid}
+    if subject.container:
+        extra["container"] = subject.container
+    logger.log(CHANGES, "Decision", extra=extra)

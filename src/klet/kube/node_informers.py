@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from klet.api.certificates import ClusterTrustBundle
+from klet.api.certificates import ClusterTrustBundle, PodCertificateRequest
 from klet.api.node import Node, RuntimeClass
 from klet.api.pod import Pod
 from klet.api.service import Service
@@ -19,6 +19,8 @@ class NodeInformers(Struct, frozen=True, kw_only=True):
     runtime_classes: Informer[RuntimeClass]
     trust_bundles: Informer[ClusterTrustBundle]
     """Only followed once a pod asks for one."""
+    certificate_requests: Informer[PodCertificateRequest]
+    """Those of the node's pods; only followed if pods can have certificates."""
 
     @property
     def followed(self) -> tuple[Informer[Node], Informer[Pod], Informer[Service], Informer[RuntimeClass]]:
@@ -38,4 +40,7 @@ def build_informers(settings: InformerSettings, node_name: str) -> NodeInformers
         services=Informer(struct=Service, scope=WatchScope(selectors=with_address), settings=settings),
         runtime_classes=Informer(struct=RuntimeClass, scope=WatchScope(), settings=settings),
         trust_bundles=Informer(struct=ClusterTrustBundle, scope=WatchScope(), settings=settings),
+        certificate_requests=Informer(
+            struct=PodCertificateRequest, scope=WatchScope(selectors=bound), settings=settings
+        ),
     )

@@ -22,6 +22,7 @@ from klet.kube.credentials import Credentials, CredentialSet
 from klet.kube.errors import CredentialError, KubeconfigError, Unreachable
 from klet.kube.reach import Reach
 from klet.model.hidden_fields import HidesFields
+from klet.model.verbosity import REQUEST_STARTS, REQUESTS
 from klet.version import USER_AGENT
 
 logger = logging.getLogger(__name__)
@@ -130,15 +131,19 @@ class Transport:
             headers["Authorization"] = f"Bearer {shown.token}"
         if request.body is not None:
             headers["Content-Type"] = request.content_type
+        url = self._base.joinpath(request.path.lstrip("/"), encoded=True).with_query(list(request.query))
+        began = asyncio.get_running_loop().time()
+        _log_request(request, url)
         async with session.request(
             request.method,
-            self._base.joinpath(request.path.lstrip("/"), encoded=True).with_query(list(request.query)),
+            url,
             data=request.body,
             headers=headers,
             allow_redirects=False,
             proxy=self._access.proxy or None,
             server_hostname=self._access.server_name or None,
         ) as response:
+            _log_response(request, url, response, began=began)
             if response.status == 401:
                 self._credentials.refuse()
             self._open.add(response)
@@ -235,6 +240,25 @@ def _make_socket(address: tuple[Any, ...]) -> socket.socket:
     for level, option, value in _KEEP_ALIVE:
         made.setsockopt(level, option, value)
     return made
+
+
+def _log_request(request: HttpRequest, url: URL) -> None:
+    """Log a request as it is sent, without its headers and its body: they may hold credentials and Secrets."""
+    if logger.isEnabledFor(REQUEST_STARTS):
+        logger.log(REQUEST_STARTS, "Request", extra={"verb": request.method, "url": _shown(url)})
+
+
+def _log_response(request: HttpRequest, url: URL, response: aiohttp.ClientResponse, *, began: float) -> None:
+    """Log how a request was answered, and how long that took."""
+    if logger.isEnabledFor(REQUESTS):
+        milliseconds = round((asyncio.get_running_loop().time() - began) * 1000)
+        status = f"{response.status} {response.reason or ''}".rstrip()
+        extra = {"verb": request.method, "url": _shown(url), "status": status, "milliseconds": milliseconds}
+        logger.log(REQUESTS, "Response", extra=extra)
+
+
+def _shown(url: URL) -> str:
+    return str(url.with_user(None))
 
 
 def _cut_off(response: aiohttp.ClientResponse) -> None:

@@ -21,6 +21,7 @@ class ObjectKind(StrEnum):
     CONFIG_MAP = "configmap"
     SECRET = "secret"  # noqa: S105 - the name of a kind
     TRUST_BUNDLE = "clustertrustbundle"
+    POD_CERTIFICATE = "podcertificate"
 
 
 class ObjectRef(NamedTuple):
@@ -35,6 +36,11 @@ ANY_TRUST_BUNDLE: Final = ObjectRef(ObjectKind.TRUST_BUNDLE, "", "")
 """Volumes choose trust bundles by their labels, so any of them may matter."""
 
 
+def certificates_of(namespace: str, pod: str) -> ObjectRef:
+    """Return what stands for the certificates of a pod: they are its own, so its name will do."""
+    return ObjectRef(ObjectKind.POD_CERTIFICATE, namespace, pod)
+
+
 class ObjectMissing(KletError):
     """A config map or secret that does not exist."""
 
@@ -46,6 +52,15 @@ class IssuedToken(HidesFields, frozen=True):
 
     token: str
     refresh_at: datetime | None
+
+
+class PodCredentials(HidesFields, frozen=True, kw_only=True):
+    """The key of a pod, and the certificates that are issued for it. Both are PEM."""
+
+    HIDDEN = frozenset({"key"})
+
+    key: bytes
+    chain: bytes
 
 
 def pod_secrets(pod: Pod) -> frozenset[str]:
@@ -97,13 +112,16 @@ def volume_config_maps(volume: Volume) -> list[str]:
     return names + [source.config_map.name for source in sources if source.config_map is not None]
 
 
-def volume_objects(volume: Volume, namespace: str) -> frozenset[ObjectRef]:
-    """Return everything whose content a volume shows."""
+def volume_objects(volume: Volume, pod: Pod) -> frozenset[ObjectRef]:
+    """Return everything whose content a volume of a pod shows."""
+    namespace = pod.metadata.namespace
     refs = {ObjectRef(ObjectKind.CONFIG_MAP, namespace, name) for name in volume_config_maps(volume)}
     refs |= {ObjectRef(ObjectKind.SECRET, namespace, name) for name in volume_secrets(volume)}
     sources = volume.projected.sources if volume.projected is not None else ()
     if any(source.cluster_trust_bundle is not None for source in sources):
         refs.add(ANY_TRUST_BUNDLE)
+    if any(source.pod_certificate is not None for source in sources):
+        refs.add(certificates_of(namespace, pod.metadata.name))
     return frozenset(refs)
 
 

@@ -35,6 +35,7 @@ class Reason(StrEnum):
     AGENT_RESTARTED = "AgentRestarted"
     STARTING = "Starting", _NORMAL
     CGROUP_V1 = "CgroupV1", _WARNING
+    POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK = "PossibleMemoryBackedVolumesOnDisk", _WARNING
     REBOOTED = "Rebooted", _WARNING
     NODE_REGISTERED = "NodeRegistered"
     NODE_ADOPTED = "NodeAdopted"
@@ -63,6 +64,9 @@ class Reason(StrEnum):
     CERTIFICATE_IN_FORCE = "CertificateInForce"
     CERTIFICATE_NOT_RENEWED = "CertificateNotRenewed"
     CLIENT_CERTIFICATE_LOST = "ClientCertificateLost"
+    POD_CERTIFICATE_DENIED = "Denied", _WARNING
+    CERTIFICATE_OVERDUE_FOR_REFRESH = "CertificateOverdueForRefresh", _WARNING
+    CERTIFICATE_EXPIRED = "CertificateExpired", _WARNING
 
     # Sources of pods.
     SOURCE_AVAILABLE = "SourceAvailable"
@@ -87,7 +91,10 @@ class Reason(StrEnum):
     APP_ARMOR = "AppArmor", _WARNING
     UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError", _WARNING
     PREEMPTING = "Preempting", _WARNING
+    TAINT_TOLERATION = "TaintToleration", _WARNING
     POD_LEVEL_RESOURCES_NOT_SUPPORTED = "PodLevelResourcesNotSupported", _WARNING
+    POD_FEATURE_UNSUPPORTED = "PodFeatureUnsupported", _WARNING
+    NODE_DECLARED_FEATURES_CHECK_FAILED = "FailedNodeDeclaredFeaturesCheck", _WARNING
 
     # The lifecycle of a pod.
     ADOPTED = "Adopted"
@@ -130,6 +137,7 @@ class Reason(StrEnum):
     START_CONTAINER = "StartContainer"
     START_INIT_CONTAINER = "StartInitContainer"
     RESTART_CONTAINER = "RestartContainer"
+    RESTART_ALL_CONTAINERS = "RestartAllContainers"
     CREATED = "Created", _NORMAL
     STARTED = "Started", _NORMAL
     FAILED = "Failed", _WARNING
@@ -149,6 +157,7 @@ class Reason(StrEnum):
     KILLING = "Killing", _NORMAL
     FAILED_KILL_POD = "FailedKillPod", _WARNING
     FAILED_KILL_CONTAINER = "FailedKillContainer"
+    FAILED_REMOVE_CONTAINER = "FailedRemoveContainer"
     PRE_STOP_HOOK = "PreStopHook"
     PRE_STOP_HOOK_UNFINISHED = "PreStopHookUnfinished"
     FAILED_PRE_STOP_HOOK = "FailedPreStopHook", _WARNING

@@ -66,6 +66,8 @@ class ContainerRecord(Struct, frozen=True, kw_only=True):
     log_path: str = ""
     resources: GivenResources | None = None
     user: ContainerUser | None = None
+    stop_signal: str = ""
+    """With which the runtime stops it; empty where the runtime does not report that."""
     recursive_read_only: frozenset[str] = frozenset()
     """Where it has mounts of which nothing below can be written either."""
     origin: ContainerOrigin = field(default_factory=ContainerOrigin)

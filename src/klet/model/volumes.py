@@ -1,9 +1,18 @@
 """A volume as containers mount it: made by the volume manager, read by the container's configuration."""
 
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
 from msgspec import Struct
+
+from klet.api.pod import Pod
 
 SUB_PATHS = "volume-subpaths"
 """The directory in that of a pod where parts of its volumes (`subPath`) are mounted."""
+GID_ANNOTATION: Final = "pv.beta.kubernetes.io/gid"
+_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,32}")
+_INT64: Final = range(-(1 << 63), 1 << 63)
 
 
 class HostVolume(Struct, frozen=True):
@@ -15,3 +24,22 @@ class HostVolume(Struct, frozen=True):
     """Containers may only read it, whatever they ask for: a link in it must not become a way to write elsewhere."""
     relabels: bool = False
     """Its SELinux label may be changed, because it is there for the pod alone."""
+    gid: str = ""
+    """The group that can use it, as its PersistentVolume says; empty if it says nothing."""
+
+
+def volume_gid(annotations: Mapping[str, str]) -> str:
+    """Return what the annotations of a PersistentVolume say of its group, as it is written there."""
+    return annotations.get(GID_ANNOTATION, "")
+
+
+def extra_groups(pod: Pod, volumes: Iterable[HostVolume]) -> tuple[int, ...]:
+    """Return the groups that a pod gets for its volumes (upstream: GetExtraSupplementalGroupsForPod).
+
+    What is no whole number is left out, and so is what the pod lists itself.
+    """
+    context = pod.spec.security_context
+    listed = context.supplemental_groups if context is not None else ()
+    values = dict.fromkeys(volume.gid for volume in volumes)
+    groups = (int(value) for value in values if _WHOLE_NUMBER.fullmatch(value))
+    return tuple(group for group in groups if group in _INT64 and group not in listed)

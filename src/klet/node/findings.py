@@ -1,7 +1,9 @@
 """What the node reports of itself: upstream's event reasons and texts, which become Events as they are."""
 
+from collections.abc import Iterator
 from typing import Final
 
+from klet.host.machine.info import MachineInfo
 from klet.model.causes import Finding, FindingSubject
 from klet.model.reasons import Reason
 
@@ -12,6 +14,23 @@ _CGROUP_V1_TEXT: Final = (
     "Please migrate to cgroup v2. "
     "More information at https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1"
 )
+
+_NO_NOSWAP_TEXT: Final = (
+    "The tmpfs noswap option is not supported. Memory-backed volumes (e.g. secrets, emptyDirs, etc.) "
+    "might be swapped to disk and should no longer be considered secure."
+)
+
+
+def find_start(machine: MachineInfo, *, noswap: bool) -> Iterator[Finding]:
+    """Yield what a node reports when it starts: that it does, and what users should know of its machine.
+
+    `noswap` says whether tmpfs volumes can be kept out of swap.
+    """
+    yield find_starting()
+    if machine.cgroup_version == 1:
+        yield find_cgroup_v1()
+    if machine.swap and not noswap:
+        yield _about_node(Reason.POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK, _NO_NOSWAP_TEXT)
 
 
 def find_starting() -> Finding:

@@ -24,6 +24,8 @@ TUNABLES: Final[Mapping[str, int]] = {
     "kernel.keys.root_maxbytes": 25_000_000,
 }
 
+_HINT: Final = "enable KubeletInUserNamespace feature flag to ignore the error"
+
 
 class TunablePolicy(Enum):
     """What to do with parameters that are not as they should be."""
@@ -31,6 +33,15 @@ class TunablePolicy(Enum):
     SET = auto()
     REFUSE = auto()
     LEAVE = auto()
+
+
+class WriteFailure(Enum):
+    """What a parameter that cannot be written means."""
+
+    FATAL = auto()
+    FATAL_WITH_HINT = auto()
+    """In a user namespace nothing else is to be expected, and a gate lets the agent go on."""
+    IGNORED = auto()
 
 
 class TunableError(KletError):
@@ -59,6 +70,13 @@ def choose_tunable_policy(*, protect: bool, leave: bool) -> TunablePolicy:
     return TunablePolicy.LEAVE if leave else TunablePolicy.SET
 
 
+def choose_write_failure(*, in_user_namespace: bool, is_ignored: bool) -> WriteFailure:
+    """Return what a failure means; `is_ignored` is the gate KubeletInUserNamespace, which counts there alone."""
+    if not in_user_namespace:
+        return WriteFailure.FATAL
+    return WriteFailure.IGNORED if is_ignored else WriteFailure.FATAL_WITH_HINT
+
+
 def plan_tunables(found: Mapping[str, int], policy: TunablePolicy) -> TunablePlan:
     """Compare what was found with what is needed."""
     wrong = {name: value for name, value in TUNABLES.items() if name in found and found[name] != value}
@@ -75,7 +93,9 @@ def plan_tunables(found: Mapping[str, int], policy: TunablePolicy) -> TunablePla
             return TunablePlan({}, problems)
 
 
-def apply_tunables(parameters: Parameters, policy: TunablePolicy) -> None:
+def apply_tunables(
+    parameters: Parameters, policy: TunablePolicy, *, on_failure: WriteFailure = WriteFailure.FATAL
+) -> None:
     """Make the parameters right, or raise TunableError with everything that is wrong."""
     if policy is TunablePolicy.LEAVE:
         return
@@ -92,6 +112,20 @@ def apply_tunables(parameters: Parameters, policy: TunablePolicy) -> None:
         try:
             parameters.write(name, value)
         except HostError as error:
-            problems.append(str(error))
+            problems += _judge_failure(name, str(error), on_failure)
     if problems := [*problems, *plan.problems]:
         raise TunableError(join_errors(problems))
+
+
+def _judge_failure(name: str, error: str, on_failure: WriteFailure) -> list[str]:
+    """Log a parameter that cannot be written; return the problem, if it is one."""
+    extra = {"flag": name, "error": error}
+    match on_failure:
+        case WriteFailure.IGNORED:
+            logger.info("Updating kernel flag failed (running in UserNS, ignoring)", extra=extra)
+            return []
+        case WriteFailure.FATAL_WITH_HINT:
+            logger.error("Updating kernel flag failed", extra={**extra, "hint": _HINT})
+        case WriteFailure.FATAL:
+            pass
+    return [error]

@@ -55,6 +55,8 @@ class NodeSettings(Struct, frozen=True, kw_only=True):
     counts_storage: bool = True
     """Local storage is a resource (localStorageCapacityIsolation)."""
     reservations: Reservations = field(default_factory=Reservations)
+    declared_features: tuple[str, ...] = ()
+    """What the node can do that others of its cluster perhaps cannot."""
 
 
 class ReportTimes(Struct, frozen=True, kw_only=True):
@@ -65,7 +67,12 @@ class ReportTimes(Struct, frozen=True, kw_only=True):
 
 
 def cut_node_settings(
-    config: KubeletConfiguration, flags: KubeletFlags, *, name: str, architecture: str
+    config: KubeletConfiguration,
+    flags: KubeletFlags,
+    *,
+    name: str,
+    architecture: str,
+    declared_features: tuple[str, ...] = (),
 ) -> NodeSettings:
     """Choose what the node's object needs."""
     return NodeSettings(
@@ -83,6 +90,7 @@ def cut_node_settings(
         max_images=config.node_status_max_images,
         counts_storage=config.local_storage_capacity_isolation,
         reservations=cut_reservations(config, ignore_eviction=flags.experimental_allocatable_ignore_eviction),
+        declared_features=declared_features,
     )
 
 

@@ -65,6 +65,8 @@ def compose_status(
         images=() if isinstance(seen.images, Unknown) else list_images(seen.images, most=settings.max_images),
         runtime_handlers=list_handlers(seen.runtime),
         features=_features(status.features, seen.runtime),
+        # As upstream: a node that declares nothing leaves what its object says.
+        declared_features=settings.declared_features or status.declared_features,
         volumes_in_use=status.volumes_in_use if seen.volumes_in_use is None else seen.volumes_in_use,
     )
     pressures = set_pressures(status.conditions, seen.pressures, node=settings.name, now=seen.now)

@@ -5,13 +5,9 @@ bundles that fit.
 """
 
 import asyncio
-import base64
-import binascii
 import random
-import re
-from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final, Protocol
 
@@ -22,6 +18,7 @@ from klet.api.selectors import label_selector
 from klet.api.volume import ClusterTrustBundleProjection
 from klet.kube.informer import ObjectKey
 from klet.model.objects import ANY_TRUST_BUNDLE, ObjectRef, choose_bundles
+from klet.model.pem_blocks import read_blocks, write_certificate
 from klet.objectcache.errors import NoTrustAnchors
 
 SYNC_PATIENCE: Final = timedelta(seconds=10)
@@ -31,9 +28,6 @@ MOST_KEPT: Final = 256
 _NOT_SUPPORTED: Final = "ClusterTrustBundle projection is not supported in static kubelet mode"
 _NEITHER: Final = "ClusterTrustBundle projection requires either name or signerName to be set"
 _NONE_MATCHES: Final = "combination of signerName and labelSelector matched zero ClusterTrustBundles"
-_BEGIN: Final = re.compile(r"^-----BEGIN ([^-\n]+)-----[ \t]*\r?\n", re.MULTILINE)
-_END: Final = re.compile(r"^-----END ([^-\n]+)-----", re.MULTILINE)
-_LINE: Final = 64
 
 
 class FollowedBundles(Protocol):
@@ -134,35 +128,4 @@ def merge_anchors(bundles: Sequence[ClusterTrustBundle], *, randomness: random.R
     """Return every certificate once, in random order: users must not rely on one."""
     found = list(dict.fromkeys(block for bundle in bundles for block in read_blocks(bundle.spec.trust_bundle)))
     randomness.shuffle(found)
-    return b"".join(map(_encode, found))
-
-
-def read_blocks(text: str) -> Iterable[bytes]:
-    """Return what is in a bundle's blocks, whatever they are called. One that is damaged is none."""
-    for body in _bodies(text):
-        # Headers end with an empty line.
-        content = body.replace("\r", "").partition("\n\n")[2] if ":" in body else body
-        try:
-            yield base64.b64decode("".join(content.split()), validate=True)
-        except binascii.Error:
-            continue
-
-
-def _bodies(text: str) -> Iterable[str]:
-    """Return what stands between each beginning and the first end of the same label."""
-    ends: dict[str, list[re.Match[str]]] = {}
-    for end in _END.finditer(text):
-        ends.setdefault(end[1], []).append(end)
-    done = 0
-    for begin in _BEGIN.finditer(text):
-        known = ends.get(begin[1], [])
-        index = bisect_left(known, begin.end(), key=lambda end: end.start())
-        if begin.start() >= done and index < len(known):
-            done = known[index].end()
-            yield text[begin.end() : known[index].start()]
-
-
-def _encode(content: bytes) -> bytes:
-    text = base64.b64encode(content).decode()
-    lines = [text[start : start + _LINE] for start in range(0, len(text), _LINE)]
-    return "\n".join(["-----BEGIN CERTIFICATE-----", *lines, "-----END CERTIFICATE-----", ""]).encode()
+    return b"".join(map(write_certificate, found))

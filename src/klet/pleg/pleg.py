@@ -22,6 +22,7 @@ from klet.cri.events import RuntimeEvent, RuntimeEventSource
 from klet.errors import KletError
 from klet.model.pods import PodUID
 from klet.model.runtime import FirstStart, PodRuntimeStatus
+from klet.model.verbosity import TRACE
 from klet.pleg.cache import Reading, RuntimeCache
 from klet.pleg.state import (
     AGREE_FOR,
@@ -193,6 +194,9 @@ class Pleg:
         logger.info("No event stream; relisting instead", extra={"duration": str(self._relist_period)})
 
     def _note(self, event: RuntimeEvent) -> None:
+        if logger.isEnabledFor(TRACE):
+            extra = {"event": event.kind.value, "container": event.container_id, "sandbox": event.sandbox_id or ""}
+            logger.log(TRACE, "Event of the runtime", extra=extra)
         self._do(self._state.note_event(event, now=self._clock.monotonic()))
 
     async def _find_owners_forever(self) -> None:

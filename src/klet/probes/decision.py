@@ -35,8 +35,8 @@ class ProbeRules(Struct, frozen=True, kw_only=True):
     initial_delay: timedelta = timedelta()
     success_threshold: int = 1
     failure_threshold: int = 3
-    restarts: Callable[[int], bool]
-    """Whether an exit with that code is followed by another start."""
+    restarts: Callable[[int, PodStatus], bool]
+    """Whether an exit with that code is followed by another start, by the reported status of the pod."""
     agent_started: datetime
 
 
@@ -101,7 +101,7 @@ def begin_round(
         state = replace(state, id=instance, on_hold=False)
     if state.on_hold:
         return Round(state, ProbeWait(), writes)
-    following, verdict = _judge(rules, container, is_deleted=is_deleted, now=now)
+    following, verdict = _judge(rules, container, reported, is_deleted=is_deleted, now=now)
     if verdict is not None:
         writes = (*writes, Write(instance, verdict))
     return Round(state, following, writes)
@@ -166,13 +166,13 @@ def _was_probed_before(rules: ProbeRules, container: ContainerStatus, started_at
 
 
 def _judge(
-    rules: ProbeRules, container: ContainerStatus, *, is_deleted: bool, now: datetime
+    rules: ProbeRules, container: ContainerStatus, reported: PodStatus, *, is_deleted: bool, now: datetime
 ) -> tuple[Next, ProbeResult | None]:
     """Return what comes next for the instance, and a result that needs no probe."""
     running = container.state.running
     if running is None:
         ended = container.state.terminated
-        goes_on = ended is None or rules.restarts(ended.exit_code)
+        goes_on = ended is None or rules.restarts(ended.exit_code, reported)
         return ProbeWait() if goes_on else Stop(), ProbeResult.FAILURE
     if is_deleted and rules.kind is not ProbeKind.READINESS:
         return Stop(), ProbeResult.SUCCESS

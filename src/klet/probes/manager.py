@@ -13,7 +13,7 @@ from klet.aio.clock import Clock
 from klet.api.container import Container
 from klet.api.container_status import ContainerStatus
 from klet.api.handlers import Probe
-from klet.api.pod import Pod
+from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseRecorder
 from klet.model.pods import PodUID, uid_of
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult
@@ -29,7 +29,7 @@ from klet.probes.worker import ProbeCarrier, ProbeWorker, ReportedStatuses, Work
 WorkerName: TypeAlias = tuple[str, ProbeKind]
 """A worker within its pod: the container's name, and which of its probes."""
 
-RestartRule: TypeAlias = Callable[[Container, Pod, int], bool]
+RestartRule: TypeAlias = Callable[[Container, Pod, int, PodStatus], bool]
 """Whether a container of a pod is started again after an exit with that code."""
 
 

@@ -212,7 +212,7 @@ def build_rules(
     kind: ProbeKind,
     probe: Probe,
     *,
-    restarts: Callable[[Container, Pod, int], bool],
+    restarts: Callable[[Container, Pod, int, PodStatus], bool],
     agent_started: datetime,
 ) -> ProbeRules:
     """Return a probe's spec as the rounds need it."""
@@ -223,7 +223,7 @@ def build_rules(
         initial_delay=timedelta(seconds=probe.initial_delay_seconds),
         success_threshold=probe.success_threshold,
         failure_threshold=probe.failure_threshold,
-        restarts=lambda code: restarts(container, pod, code),
+        restarts=lambda code, reported: restarts(container, pod, code, reported),
         agent_started=agent_started,
     )
 

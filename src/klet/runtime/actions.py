@@ -1,5 +1,7 @@
 """Computes what to do with a pod's sandbox and containers, from its spec and its runtime status (computePodActions)."""
 
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from msgspec import Struct
@@ -11,6 +13,7 @@ from klet.model.causes import Finding
 from klet.model.pods import subject_of
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult, ProbeView
 from klet.model.reasons import Reason
+from klet.model.restart_rules import ALL_RESTARTING, RESTART_ALL, is_source
 from klet.model.runtime import ContainerId, ContainerRecord, PodRuntimeStatus, RuntimeContainerState, SandboxId
 from klet.runtime.hashing import container_hash
 from klet.runtime.init_actions import InitPlan, plan_init_containers
@@ -18,6 +21,10 @@ from klet.runtime.restart import NEVER, ON_FAILURE, effective_policy, should_res
 
 DECIDER = "runtime.actions"
 INIT_REASON = "it is the next init container to run"
+SHORTEST_ROUND = timedelta(seconds=2)
+"""How long a container ran, at least, before all restart again. Upstream has no back-off for this either, but it looks
+at its containers once in a second, and again to see that they are gone; klet would restart a pod as fast as it exits.
+"""
 SANDBOX_CHANGED = "Pod sandbox changed, it will be killed and re-created."
 
 
@@ -28,6 +35,7 @@ class KillReason(StrEnum):
     STARTUP_PROBE = "StartupProbe"
     LIVENESS_PROBE = "LivenessProbe"
     FAILED_POST_START = "FailedPostStartHook"
+    RESTART_ALL = "RestartAllContainers"
 
 
 class ContainerKill(Struct, frozen=True):
@@ -37,6 +45,14 @@ class ContainerKill(Struct, frozen=True):
     name: str
     message: str
     reason: KillReason = KillReason.UNKNOWN
+
+
+class ContainerReset(Struct, frozen=True):
+    """One container to remove, so that it starts as if it had never run; one that may run is killed before."""
+
+    id: ContainerId
+    name: str
+    kill: bool
 
 
 class SandboxPlan(Struct, frozen=True, kw_only=True):
@@ -59,6 +75,9 @@ class PodActions(Struct, frozen=True, kw_only=True, eq=False):
     start: tuple[int, ...] = ()
     start_ephemeral: tuple[int, ...] = ()
     kill: tuple[ContainerKill, ...] = ()
+    reset: tuple[ContainerReset, ...] = ()
+    """What is removed because all containers restart, in this order. They are started by the next sync."""
+    reset_not_before: datetime | None = None
     findings: tuple[Finding, ...] = ()
     """Why. Not compared: actions that do the same are equal."""
 
@@ -71,7 +90,7 @@ class PodActions(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def is_idle(self) -> bool:
         """True if the runtime already matches the spec."""
-        return not (self.kill_pod or self.create_sandbox or self.starts or self.kill)
+        return not (self.kill_pod or self.create_sandbox or self.starts or self.kill or self.reset)
 
     @property
     def starts(self) -> bool:
@@ -101,16 +120,29 @@ def plan_sandbox(pod: Pod, status: PodRuntimeStatus) -> SandboxPlan:
     return SandboxPlan(create=False, attempt=newest.attempt, id=newest.id)
 
 
-def compute_pod_actions(pod: Pod, status: PodRuntimeStatus, *, probes: ProbeView) -> PodActions:
-    """Return what brings the runtime from `status` to what the spec wants."""
+def compute_pod_actions(
+    pod: Pod,
+    status: PodRuntimeStatus,
+    *,
+    probes: ProbeView,
+    restart_all: bool = False,
+    is_restarting_all: bool = False,
+) -> PodActions:
+    """Return what brings the runtime from `status` to what the spec wants.
+
+    `restart_all` is the gate RestartAllContainersOnContainerExits. `is_restarting_all` says that the status, as it is
+    reported now, has the condition AllContainersRestarting.
+    """
     sandbox = plan_sandbox(pod, status)
+    if is_restarting_all:
+        return _with_reset(pod, status, sandbox)
     if sandbox.create:
         return _with_new_sandbox(pod, status, sandbox)
     # An ephemeral container is started once and never restarted, also before initialization is complete.
     ephemeral = tuple(
         index for index, container in enumerate(pod.spec.ephemeral_containers) if status.newest(container.name) is None
     )
-    init = plan_init_containers(pod, status, probes=probes)
+    init = plan_init_containers(pod, status, probes=probes, restart_all=restart_all)
     actions = PodActions(
         kill_pod=init.kill_pod,
         sandbox_id=sandbox.id,
@@ -123,7 +155,63 @@ def compute_pod_actions(pod: Pod, status: PodRuntimeStatus, *, probes: ProbeView
     # Regular containers wait until all init containers are done; sidecars count once they have started.
     if init.kill_pod or not init.initialized:
         return actions
-    return _with_regular_containers(pod, status, actions, probes=probes)
+    return _with_regular_containers(pod, status, actions, probes=probes, restart_all=restart_all)
+
+
+def _with_reset(pod: Pod, status: PodRuntimeStatus, sandbox: SandboxPlan) -> PodActions:
+    """Remove all containers but the ephemeral ones, those last whose exit asked for it.
+
+    So what asked for it can be read from the runtime until it is done, whenever the agent dies. The sandbox and the
+    volumes stay. A sandbox that cannot be used is replaced first, and the containers are removed by the next sync.
+    """
+    if sandbox.create:
+        why = f"{sandbox.why}, while all containers are to restart"
+        return PodActions(
+            kill_pod=True,
+            create_sandbox=True,
+            sandbox_id=sandbox.id,
+            attempt=sandbox.attempt,
+            findings=_sandbox_findings(pod, sandbox, why, next_step="remove all containers, to start them again"),
+        )
+    # Upstream's order: regular containers before init containers, and in the end what asked for it.
+    every = [*_records(pod.spec.containers, status), *_records(pod.spec.init_containers, status)]
+    sources = [(container, record) for container, record in every if is_source(container, record)]
+    targets = [(container, record) for container, record in every if not is_source(container, record)]
+    started = [record.started_at for _, record in sources if record.started_at is not None]
+    return PodActions(
+        sandbox_id=sandbox.id,
+        attempt=sandbox.attempt,
+        reset=tuple(
+            ContainerReset(record.id, container.name, record.state is not RuntimeContainerState.EXITED)
+            for container, record in (*targets, *sources)
+        ),
+        reset_not_before=max(started) + SHORTEST_ROUND if started else None,
+        findings=(_reset_finding(pod, sources),),
+    )
+
+
+def _records(containers: Sequence[Container], status: PodRuntimeStatus) -> Iterator[tuple[Container, ContainerRecord]]:
+    """Return every record of these containers, in the order of the spec."""
+    for container in containers:
+        yield from ((container, record) for record in status.containers if record.name == container.name)
+
+
+def _reset_finding(pod: Pod, sources: Sequence[tuple[Container, ContainerRecord]]) -> Finding:
+    following = "start all containers again, init containers first"
+    if not sources:
+        why = f"condition {ALL_RESTARTING} is True, and containers are left"
+        return _finding(pod, Reason.RESTART_ALL_CONTAINERS, why, next_step=following)
+    container, record = sources[0]
+    why = f"container {container.name} exited with code {record.exit_code}, and its rule for that is {RESTART_ALL}"
+    return Finding(
+        subject=subject_of(pod),
+        decider=DECIDER,
+        decision=Reason.RESTART_ALL_CONTAINERS,
+        message=why,
+        measurements={"container": container.name, "exitCode": record.exit_code},
+        since=record.finished_at,
+        next=following,
+    )
 
 
 def _with_new_sandbox(pod: Pod, status: PodRuntimeStatus, sandbox: SandboxPlan) -> PodActions:
@@ -140,22 +228,17 @@ def _with_new_sandbox(pod: Pod, status: PodRuntimeStatus, sandbox: SandboxPlan) 
     ):
         why = f"{sandbox.why} and every container has completed"
         return replace(base, create_sandbox=False, findings=(_finding(pod, Reason.KILL_POD, why),))
-    findings: tuple[Finding, ...] = (
-        _finding(
-            pod,
-            Reason.CREATE_SANDBOX,
-            sandbox.why,
-            attempt=sandbox.attempt,
-            next_step="start the containers in the sandbox",
-        ),
-    )
-    if sandbox.id is not None:
-        findings = (_finding(pod, Reason.SANDBOX_CHANGED, SANDBOX_CHANGED), *findings)
+    findings = _sandbox_findings(pod, sandbox, sandbox.why, next_step="start the containers in the sandbox")
     if pod.spec.init_containers:
         first = _finding(pod, Reason.START_INIT_CONTAINER, INIT_REASON, container=pod.spec.init_containers[0].name)
         return replace(base, start_init=(0,), findings=(*findings, first))
     starts = (_start_finding(pod, pod.spec.containers[index], None) for index in start)
     return replace(base, start=start, findings=(*findings, *starts))
+
+
+def _sandbox_findings(pod: Pod, sandbox: SandboxPlan, why: str, *, next_step: str) -> tuple[Finding, ...]:
+    made = _finding(pod, Reason.CREATE_SANDBOX, why, attempt=sandbox.attempt, next_step=next_step)
+    return (made,) if sandbox.id is None else (_finding(pod, Reason.SANDBOX_CHANGED, SANDBOX_CHANGED), made)
 
 
 def _is_done(pod: Pod, container: Container, status: PodRuntimeStatus) -> bool:
@@ -170,7 +253,7 @@ def _is_done(pod: Pod, container: Container, status: PodRuntimeStatus) -> bool:
 
 
 def _with_regular_containers(
-    pod: Pod, status: PodRuntimeStatus, actions: PodActions, *, probes: ProbeView
+    pod: Pod, status: PodRuntimeStatus, actions: PodActions, *, probes: ProbeView, restart_all: bool
 ) -> PodActions:
     start: list[int] = []
     kill: list[ContainerKill] = list(actions.kill)
@@ -179,7 +262,7 @@ def _with_regular_containers(
     for index, container in enumerate(pod.spec.containers):
         record = status.newest(container.name)
         if record is None or record.state is not RuntimeContainerState.RUNNING:
-            if should_restart(container, pod, record):
+            if should_restart(container, pod, record, restart_all=restart_all):
                 start.append(index)
                 findings.append(_start_finding(pod, container, record))
                 # Unknown may mean that it still runs: two instances of one container must never run at once.

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from msgspec import Struct
+
 from klet.aio.backoff import Backoff
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.api.codec import encode
@@ -11,18 +13,40 @@ from klet.api.pod import Pod
 from klet.model.memory import CrashDelay
 from klet.model.pods import PodUID, uid_of
 
-FIRST_DELAY = timedelta(seconds=10)
 LONG_RUN = timedelta(seconds=600)
 """A container that ran so long starts again without waiting, whatever happened before."""
+
+
+class CrashBackoffLimits(Struct, frozen=True):
+    """The first and the longest delay."""
+
+    first: timedelta
+    longest: timedelta
+
+
+def choose_crash_backoff(*, is_reduced: bool, configured: timedelta | None) -> CrashBackoffLimits:
+    """Return the delays (newCrashLoopBackOff): `configured` is crashLoopBackOff.maxContainerRestartPeriod.
+
+    `is_reduced` is the gate ReduceDefaultCrashLoopBackOffDecay. What is configured goes first, also where that is only
+    the default of the field: so the gate moves the longest delay only while the field does not exist.
+    """
+    default = REDUCED if is_reduced else USUAL
+    if configured is None:
+        return default
+    longest = timedelta() + configured  # a configured one is of a type that no checkpoint knows
+    return CrashBackoffLimits(min(default.first, longest), longest)
+
+
+USUAL = CrashBackoffLimits(timedelta(seconds=10), timedelta(seconds=300))
+REDUCED = CrashBackoffLimits(timedelta(seconds=1), timedelta(seconds=60))
 
 
 class CrashBackoff:
     """A delay per container of a pod, doubled by each start after an end. Written by the container starter only."""
 
-    def __init__(self, *, longest: timedelta, restored: Iterable[CrashDelay] = ()) -> None:
-        longest = timedelta() + longest  # a configured one is of a type that no checkpoint knows
+    def __init__(self, *, limits: CrashBackoffLimits, restored: Iterable[CrashDelay] = ()) -> None:
         self._delays = Backoff[tuple[PodUID, str, str, str]](
-            first=min(FIRST_DELAY, longest), longest=longest, forget_after=LONG_RUN
+            first=limits.first, longest=limits.longest, forget_after=LONG_RUN
         )
         self._changes = Broadcast[PodUID]()
         for known in restored:

@@ -1,6 +1,5 @@
 """Carries out pod actions on the runtime, in upstream's order (kuberuntime SyncPod)."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -9,8 +8,7 @@ from msgspec import Struct, field
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.pod_resources import is_sidecar
-from klet.cri.errors import CriError, CriNotFound
-from klet.cri.port import RuntimeService
+from klet.cri.errors import CriError
 from klet.errors import KletError
 from klet.model.causes import CauseId, CauseRecorder
 from klet.model.pods import uid_of
@@ -20,16 +18,12 @@ from klet.model.runtime import ContainerId, FirstStart, PodRuntimeStatus, Sandbo
 from klet.runtime.actions import PodActions
 from klet.runtime.config.container_planner import ReadySandbox
 from klet.runtime.errors import PostStartFailed, SandboxFailed, StartBackedOff, StartError
-from klet.runtime.gc import ContainerRemover
-from klet.runtime.gc_plan import plan_init_pruning
 from klet.runtime.kill.killer import PodKiller
 from klet.runtime.post_start import PostStart
+from klet.runtime.removals import PodRemovals
 from klet.runtime.sandboxes import SandboxMaker
 from klet.runtime.start_turns import PodTurn, StartTurns
 from klet.runtime.starter import ContainerStarter
-from klet.wire import cri_v1_pb2 as cri
-
-logger = logging.getLogger(__name__)
 
 DECIDER = "runtime.executor"
 
@@ -94,8 +88,7 @@ class PodExecutor:
     def __init__(
         self,
         *,
-        runtime: RuntimeService,
-        remover: ContainerRemover,
+        removals: PodRemovals,
         sandboxes: SandboxMaker,
         starter: ContainerStarter,
         post_start: PostStart,
@@ -103,8 +96,7 @@ class PodExecutor:
         recorder: CauseRecorder,
         turns: StartTurns,
     ) -> None:
-        self._runtime = runtime
-        self._remover = remover
+        self._removals = removals
         self._sandboxes = sandboxes
         self._starter = starter
         self._post_start = post_start
@@ -113,11 +105,15 @@ class PodExecutor:
         self._turns = turns
 
     def held_back(self, pod: Pod, actions: PodActions) -> SyncOutcome | None:
-        """Return the outcome of a sync that must wait, as the last sandbox failed a moment ago; None if it may run."""
-        until = self._sandboxes.waits_until(pod) if actions.create_sandbox else None
-        if until is None:
-            return None
-        return SyncOutcome(errors=("the last try to make a sandbox failed a moment ago",), retry_at=until)
+        """Return the outcome of a sync that must wait; None if it may run.
+
+        It waits if the last sandbox failed a moment ago, or if a container that restarts all others ran but a moment.
+        """
+        if actions.create_sandbox and (until := self._sandboxes.waits_until(pod)) is not None:
+            return SyncOutcome(errors=("the last try to make a sandbox failed a moment ago",), retry_at=until)
+        if actions.reset and (until := self._removals.waits_until(actions)) is not None:
+            return SyncOutcome(errors=("all containers restarted a moment ago",), retry_at=until)
+        return None
 
     async def carry_out(
         self, pod: Pod, status: PodRuntimeStatus, actions: PodActions, *, parent: CauseId | None
@@ -129,6 +125,8 @@ class PodExecutor:
         progress = _Progress()
         # As upstream: after a failed kill nothing is started, because the old instance may still run.
         if not await self._kill(pod, status, actions, progress, parent):
+            return progress.outcome()
+        if not await self._reset(pod, status, actions, progress, parent):
             return progress.outcome()
         has_sandbox = actions.create_sandbox or not actions.kill_pod
         if not has_sandbox or not (actions.create_sandbox or actions.starts):
@@ -162,7 +160,7 @@ class PodExecutor:
             if actions.kill_pod:
                 await self._killer.kill_pod(pod, status, parent=parent)
                 if actions.create_sandbox:
-                    await self._purge_init(pod, status)
+                    await self._removals.purge_init(pod, status)
                 return True
             for kill in actions.kill:
                 target = kill.name
@@ -180,35 +178,33 @@ class PodExecutor:
             return False
         return True
 
-    async def _purge_init(self, pod: Pod, status: PodRuntimeStatus) -> None:
-        """Remove the init containers of the old sandbox: initialization starts over, and they must not count as done.
-
-        Those that the status shows running have just been stopped with the pod. Their logs stay: the restart count of
-        the next instance is read from them.
-        """
-        names = {container.name for container in pod.spec.init_containers}
-        # Oldest first: if a removal fails, the newest record is still there and keeps the restart count right.
-        for record in reversed(status.containers):
-            if record.name in names:
-                try:
-                    await self._runtime.remove_container(cri.RemoveContainerRequest(container_id=record.id))
-                except CriNotFound:
-                    continue
-
-    async def _prune_init(self, pod: Pod, status: PodRuntimeStatus) -> None:
-        """Remove all but the newest ended instance of each init container (pruneInitContainersBeforeStart)."""
-        for record in plan_init_pruning(pod, status):
+    async def _reset(
+        self,
+        pod: Pod,
+        status: PodRuntimeStatus,
+        actions: PodActions,
+        progress: _Progress,
+        parent: CauseId | None,
+    ) -> bool:
+        """Remove what all containers restart without, in the given order: after a failure nothing more."""
+        for reset in actions.reset:
             try:
-                await self._remover.remove(record.id)
+                await self._removals.reset(pod, status, reset, parent=parent)
             except KletError as error:
-                logger.warning(
-                    "A dead init container stays for now", extra={"container": record.id, "error": str(error)}
+                progress.fail_at("RemoveContainer", reset.name, str(error))
+                self._decisions.for_pod(pod, reset.name).record(
+                    Reason.FAILED_REMOVE_CONTAINER,
+                    f"error removing container: {error}",
+                    next_step="try again after a back-off",
+                    parent=parent,
                 )
+                return False
+        return True
 
     async def _start_all(
         self, pod: Pod, status: PodRuntimeStatus, actions: PodActions, stage: _Stage, parent: CauseId | None
     ) -> None:
-        await self._prune_init(pod, status)
+        await self._removals.prune_init(pod, status)
         # Upstream's order. Ephemeral containers come first: they serve to debug a pod whose init containers fail.
         ephemeral: Sequence[Container | EphemeralContainer] = pod.spec.ephemeral_containers
         for index in actions.start_ephemeral:

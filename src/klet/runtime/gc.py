@@ -95,15 +95,18 @@ class ContainerRemover:
         self._killer = killer
         self._logs = logs
 
-    async def remove(self, container: ContainerId) -> None:
-        """Remove it unless it runs. A log that cannot be removed keeps its container, so that it is tried again."""
+    async def remove(self, container: ContainerId) -> bool:
+        """Remove it and return True, unless it runs.
+
+        A log that cannot be removed keeps its container, so that it is tried again.
+        """
         try:
             answer = await self._runtime.container_status(cri.ContainerStatusRequest(container_id=container))
         except CriNotFound:
-            return
+            return True
         status = answer.status
         if status.state == cri.CONTAINER_RUNNING:
-            return  # it was started since it was listed
+            return False  # it was started since it was listed
         record = build_container_record(status)
         pod = labels.restore_pod(
             record,
@@ -119,7 +122,8 @@ class ContainerRemover:
         try:
             await self._runtime.remove_container(cri.RemoveContainerRequest(container_id=container))
         except CriNotFound:
-            return
+            return True
+        return True
 
 
 class ContainerGc:

@@ -41,12 +41,15 @@ class _Walk(Struct):
     initialized: bool
     later_seen: bool
     """True once a later init container has a record, or a regular one runs: earlier plain ones are then done."""
+    restart_all: bool
     start: list[int] = field(default_factory=list)
     kill: list[InitKill] = field(default_factory=list)
     fatal: str = ""
 
 
-def plan_init_containers(pod: Pod, status: PodRuntimeStatus, *, probes: ProbeView) -> InitPlan:
+def plan_init_containers(
+    pod: Pod, status: PodRuntimeStatus, *, probes: ProbeView, restart_all: bool = False
+) -> InitPlan:
     """Decide from the last init container to the first, because the latest one that ran says how far the pod got."""
     containers = pod.spec.init_containers
     if not containers:
@@ -55,7 +58,7 @@ def plan_init_containers(pod: Pod, status: PodRuntimeStatus, *, probes: ProbeVie
     # One that was made in an earlier sandbox, and never started, says nothing about this one.
     here = {record.name for record in status.active_containers() if record.state in live}
     running = any(container.name in here for container in pod.spec.containers)
-    walk = _Walk(initialized=running, later_seen=running)
+    walk = _Walk(initialized=running, later_seen=running, restart_all=restart_all)
     for index in range(len(containers) - 1, -1, -1):
         record = status.newest(containers[index].name)
         if record is None:
@@ -97,7 +100,7 @@ def _visit_exited(pod: Pod, index: int, record: ContainerRecord, walk: _Walk) ->
     if is_sidecar(container):
         walk.start.append(index)
     elif record.exit_code != 0 or record.reason == OOM_KILLED:
-        if should_restart(container, pod, record):
+        if should_restart(container, pod, record, restart_all=walk.restart_all):
             walk.start.append(index)
         else:
             walk.fatal = f"init container {container.name} failed and must not be restarted"

@@ -29,6 +29,7 @@ from klet.model.runtime import (
 )
 from klet.runtime import labels
 from klet.runtime.kill.termination import TerminationFiles, find_termination_message, read_termination_message
+from klet.runtime.stop_signals import read_stop_signal
 from klet.wire import cri_v1_pb2 as cri
 
 # Bytes. More than the API shows of an end, which is MAX_MESSAGES of klet.status.containers.
@@ -309,6 +310,7 @@ def build_container_record(
         log_path=container.log_path,
         resources=read_resources(container.resources.linux),
         user=_user(container),
+        stop_signal=read_stop_signal(container),
         recursive_read_only=frozenset(
             [mount.container_path for mount in container.mounts if mount.recursive_read_only]
         ),

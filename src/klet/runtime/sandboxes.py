@@ -17,14 +17,15 @@ from klet.errors import KletError
 from klet.model.allocation import PodAllocation
 from klet.model.causes import CauseId, CauseRecorder, Measurement
 from klet.model.network import DnsConfig
-from klet.model.pods import format_pod
+from klet.model.pods import format_pod, uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.roles import Allocations
 from klet.model.runtime import PodRuntimeStatus, SandboxId
+from klet.model.volumes import extra_groups
 from klet.runtime.actions import PodActions
 from klet.runtime.claims import ClaimPreparer, ClaimsNotPrepared
-from klet.runtime.config.container_planner import ReadySandbox
+from klet.runtime.config.container_planner import MountableVolumes, ReadySandbox
 from klet.runtime.config.sandbox_config import SandboxSettings, build_sandbox_config
 from klet.runtime.config.user_namespaces import UserNamespaceManager
 from klet.runtime.errors import SandboxFailed
@@ -65,6 +66,7 @@ class SandboxSources(Struct, frozen=True, kw_only=True):
     user_namespaces: UserNamespaceManager
     host_ports: PortHolders
     claims: ClaimPreparer
+    volumes: MountableVolumes
 
 
 class SandboxMaker:
@@ -169,6 +171,7 @@ class SandboxMaker:
                 cgroup_parent=self._sources.cgroups.parent_of(pod),
                 settings=self._settings,
                 user_namespace=await self._sources.user_namespaces.option_for(pod, handler),
+                extra_groups=extra_groups(pod, self._sources.volumes.of_pod(uid_of(pod)).values()),
             )
             return cri.RunPodSandboxRequest(config=config, runtime_handler=handler)
         except KletError as error:

@@ -1,5 +1,7 @@
 """What happens to every request before its handler: routing, authentication, authorization."""
 
+import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
@@ -8,12 +10,17 @@ from typing import Final, Protocol, assert_never
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from klet.model.foreign_text import shorten
+from klet.model.verbosity import CHANGES
 from klet.server.auth.filter import AuthRefusal, AuthRequest, AuthResult
 from klet.server.connection import HttpConnection, connection_of
 from klet.server.endpoints import ENDPOINT_GROUPS, EndpointGroup, Handler, ListenerKind, Routes, WithoutDebugging
 from klet.server.paths import KnownPath, PathMatch, RedirectedPath, UnknownPath, match_health_path, match_path
 from klet.server.tls.stream import CLIENT_CERTIFICATE
 
+logger = logging.getLogger(__name__)
+
+_LONGEST_SHOWN: Final = 256
 _NOSNIFF: Final = {"X-Content-Type-Options": "nosniff"}
 
 
@@ -64,8 +71,10 @@ def _check_requests(auth: RequestAuth | None, find: Callable[[str], PathMatch]) 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         connection = connection_of(request)
+        began = asyncio.get_running_loop().time()
         try:
             response = await _answer(request, handler, connection)
+            _log_request(request, response, connection, began=began)
             if connection is not None and connection.is_retired:
                 response.force_close()
             return response
@@ -91,6 +100,22 @@ def _check_requests(auth: RequestAuth | None, find: Callable[[str], PathMatch]) 
                 assert_never(found)
 
     return check
+
+
+def _log_request(
+    request: web.Request, response: web.StreamResponse, connection: HttpConnection | None, *, began: float
+) -> None:
+    """Log a request and its answer, as upstream's httplog does, but without the query: it may hold a command."""
+    if logger.isEnabledFor(CHANGES):
+        extra = {
+            "verb": request.method,
+            "URI": shorten(request.path, _LONGEST_SHOWN),
+            "latency": f"{(asyncio.get_running_loop().time() - began) * 1000:.3f}ms",
+            "userAgent": shorten(request.headers.get("User-Agent", ""), _LONGEST_SHOWN),
+            "srcIP": connection.tracked.address if connection is not None else "",
+            "resp": response.status,
+        }
+        logger.log(CHANGES, "HTTP", extra=extra)
 
 
 async def _drop_server_header(_request: web.Request, response: web.StreamResponse) -> None:

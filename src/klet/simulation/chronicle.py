@@ -12,6 +12,7 @@ from klet.model.pods import PodUID, full_name
 from klet.runtime import labels
 from klet.simulation.commands import Attempt, Commands, attempt_of
 from klet.simulation.lives import LONGEST_HOOK
+from klet.simulation.pods import RESTARTS_ALL
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.fake_runtime.world import FakeContainer as RuntimeContainer
 from klet.testing.fake_runtime.world import Sandbox
@@ -85,6 +86,13 @@ class History(Struct, eq=False, kw_only=True):
             for container in (*spec.init_containers, *spec.containers)
         )
         return self.grace + hooks * LONGEST_HOOK
+
+    def restart_sources(self) -> list[Instance]:
+        """Return what ended so that all containers of the pod have to restart, the newest last."""
+        ruled = {each.name for each in self.pod.spec.containers if each.restart_policy_rules}
+        ended = [each for each in self.instances if each.name in ruled and each.container.finished_at]
+        asked = [each for each in ended if each.container.exit_code == RESTARTS_ALL and each.made_for is self]
+        return sorted(asked, key=lambda each: each.container.finished_at)
 
     def container(self, name: str) -> Container | None:
         spec = self.pod.spec

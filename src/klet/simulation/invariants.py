@@ -128,6 +128,8 @@ class RuntimeWatch:
         since = history.since + (history.grace + KILL_SLACK if history.comes_back else timedelta())
         if self._chronicle.probes_may_fail or self._chronicle.commands.is_reason_to_kill(instance.attempt):
             return
+        if self._may_restart_all(history):
+            return
         if (
             history.is_wanted
             and nanoseconds(since) < instance.container.created_at
@@ -137,6 +139,11 @@ class RuntimeWatch:
             and not any(sandbox.id in self._chronicle.ended_sandboxes for sandbox in sandboxes)
         ):
             self._chronicle.violate(f"{rpc} ends {_name(instance)}, which is wanted and runs")
+
+    def _may_restart_all(self, history: History) -> bool:
+        """Return whether a container asked for it: not long ago, or so that the runtime still shows it."""
+        recent = nanoseconds(self._chronicle.now - SLOW_REACTION - history.patience)
+        return any(each.exists or each.container.finished_at > recent for each in history.restart_sources())
 
 
 def _is_hook(request: Message) -> bool:
@@ -171,17 +178,20 @@ def check_start(chronicle: Chronicle, instance: Instance) -> None:
         counts = bool(other.container.started_at) and is_mine and not other.is_unnoticed
         if counts and instance.restart_count <= other.restart_count:
             chronicle.violate(f"{_name(instance)} does not count on from {_name(other)}")
-    _check_backoff(chronicle, mine)
+    _check_backoff(chronicle, history, mine)
     if instance.name in {container.name for container in history.pod.spec.containers}:
         _check_initialized(chronicle, history, instance)
 
 
-def _check_backoff(chronicle: Chronicle, mine: list[Instance]) -> None:
+def _check_backoff(chronicle: Chronicle, history: History, mine: list[Instance]) -> None:
     """Check that all restarts in a run of the agent but the first wait at least the first back-off."""
     if len(mine) < 3 or len({each.agent_run for each in mine[-3:]}) > 1:
         return
     if len({(each.spec_hash, each.container.sandbox.id) for each in mine[-3:]}) > 1:
         return  # one that was changed starts without delay; a new sandbox forgets the ends of init containers
+    noticed = (SLOW_REACTION + history.patience) // timedelta(microseconds=1) * 1000
+    if any(each.container.finished_at + noticed >= mine[-3].container.created_at for each in history.restart_sources()):
+        return  # what restarts with all others starts as if it had never run
     if chronicle.probes_may_fail or any(chronicle.commands.is_reason_to_kill(each.attempt) for each in mine[-3:-1]):
         return  # what is stopped to be started again does not wait, and does not count
     first, last, this = (each.container for each in mine[-3:])
@@ -192,9 +202,15 @@ def _check_backoff(chronicle: Chronicle, mine: list[Instance]) -> None:
 
 def _check_initialized(chronicle: Chronicle, history: History, instance: Instance) -> None:
     sandbox = instance.container.sandbox
+    # Once what asked for a restart of all is removed, so is all that ran before.
+    gone = [each.container.finished_at for each in history.restart_sources() if not each.exists]
     for container in history.pod.spec.init_containers:
         before = [
-            each for each in history.instances if each.name == container.name and each.container.sandbox is sandbox
+            each
+            for each in history.instances
+            if each.name == container.name
+            and each.container.sandbox is sandbox
+            and each.container.created_at > max(gone, default=0)
         ]
         if is_sidecar(container):
             fine = any(each.container.started_at and has_started(chronicle, history, each) for each in before)

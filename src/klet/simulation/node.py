@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
+from klet.api.placement import Taint
 from klet.api.pod import Pod
 from klet.app.kubelet_api import OpenedApi
 from klet.app.node import NodeSpecification, build_node
@@ -27,6 +28,7 @@ from klet.host.http_client import HttpClient
 from klet.images.node_logins import NoNodeLogins
 from klet.journal.memory import MemoryJournal
 from klet.model.causes import CauseRecorder
+from klet.model.features import DEFAULT_FEATURES, PodFeatures
 from klet.model.pods import PodUID, uid_of
 from klet.model.roles import NodeResources, Part
 from klet.network.dns import DnsSettings
@@ -38,6 +40,7 @@ from klet.runtime.config.id_blocks import UserIdSettings
 from klet.runtime.config.linux_resources import ResourceRules
 from klet.runtime.config.sandbox_config import SandboxSettings
 from klet.runtime.config.security import SecuritySettings
+from klet.runtime.crash_backoff import choose_crash_backoff
 from klet.runtime.gc_plan import GcPolicy
 from klet.simulation.containers import simulated_container_ports
 from klet.simulation.memory import (
@@ -142,6 +145,8 @@ class SimulatedNode:
     has_image_volumes: bool = True
     logs: MemoryLogs = field(init=False)
     http: HttpClient = field(default_factory=HttpClient)
+    taints: tuple[Taint, ...] = ()
+    """Of the Node."""
 
     def __post_init__(self) -> None:
         self.logs = MemoryLogs(sink=self.files.sink)
@@ -149,7 +154,13 @@ class SimulatedNode:
 
     @asynccontextmanager
     async def run_agent(
-        self, wanted: ChangeSource, *, seed: int = 0, parallel_starts: int = 8, socket: Path | None = None
+        self,
+        wanted: ChangeSource,
+        *,
+        seed: int = 0,
+        parallel_starts: int = 8,
+        socket: Path | None = None,
+        features: PodFeatures = DEFAULT_FEATURES,
     ) -> AsyncIterator["RunningAgent"]:
         """Run a node without an API server on this machine; leaving the block kills it as `kill -9` would.
 
@@ -158,7 +169,7 @@ class SimulatedNode:
         async with run_in_process(self.runtime, clock=self.clock) as client:
             ports = self.build_ports(client, wanted, seed=seed)
             api = self._open_api(socket) if socket is not None else None
-            settings = simulated_settings(parallel_starts, node=self.settings)
+            settings = simulated_settings(parallel_starts, node=self.settings, features=features)
             node = build_node(NodeSpecification(settings=settings, ports=ports, api=api))
             async with running(node.parts):
                 yield RunningAgent(agent=node.agent, journal=self.journal)
@@ -213,6 +224,7 @@ class SimulatedNode:
             machine=self.machine,
             addresses=self.machine,
             storage=self.machine.storage,
+            node_taints=lambda: self.taints,
         )
 
     def _open_api(self, socket: Path) -> OpenedApi:
@@ -234,12 +246,14 @@ class SimulatedNode:
                 directories=volumes,
                 objects=objects.referred,
                 trust=objects.trust,
+                certificates=objects.certificates,
             )
         ports = VolumePorts(
             root=self.directories.root,
             objects=objects.referred,
             tokens=objects.tokens,
             trust=objects.trust,
+            certificates=objects.certificates,
             node=node,
             mounter=self.directories.mounts,
             threads=self.directories.threads,
@@ -276,6 +290,7 @@ def simulated_settings(
     *,
     longest_backoff: timedelta = timedelta(seconds=300),
     node: NodeSettings | None = None,
+    features: PodFeatures = DEFAULT_FEATURES,
 ) -> AgentSettings:
     resources = ResourceRules(is_unified=True, memory_capacity=8 << 30, kills_whole_container=True)
     return AgentSettings(
@@ -289,7 +304,7 @@ def simulated_settings(
         image_endpoint="",
         request_timeout=timedelta(minutes=2),
         resync=timedelta(minutes=1),
-        longest_crash_backoff=longest_backoff,
+        crash_backoff=choose_crash_backoff(is_reduced=False, configured=longest_backoff),
         parallel_starts=parallel_starts,
         cgroup_root="/",
         cgroup_driver="cgroupfs",
@@ -300,7 +315,10 @@ def simulated_settings(
         gc=GcPolicy(),
         legacy_logs=LOGS.parent / "containers",
         sandbox=SandboxSettings(logs=LOGS, resources=resources),
-        container=ContainerSettings(security=SecuritySettings(), resources=resources),
+        container=ContainerSettings(
+            security=SecuritySettings(), resources=resources, stop_signals=features.stop_signals
+        ),
+        features=features,
         user_ids=UserIdSettings(),
         node=node or NodeSettings(name=NODE_NAME),
         runtime_handlers={},

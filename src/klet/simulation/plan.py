@@ -12,7 +12,7 @@ from msgspec import Struct
 from klet.cri.errors import Code
 from klet.model.probes import ProbeKind
 from klet.simulation.host_faults import FailCall, HostEffect, TakeLong
-from klet.simulation.pods import API, FILE, PodPlan, plan_pod
+from klet.simulation.pods import API, FILE, PodPlan, plan_pod, with_rule
 from klet.testing.fake_runtime.faults import (
     ANY,
     CallEffect,
@@ -177,13 +177,18 @@ class StoryPlan(Struct, frozen=True, kw_only=True):
     """The runtime has the CRI's event stream."""
     no_events: bool
     """The streams are open and silent, for good."""
+    restart_all: bool
+    """The gate RestartAllContainersOnContainerExits is on, and some pods have such a rule."""
 
 
 def make_plan(seed: int) -> StoryPlan:
     """Draw a story."""
     rng = random.Random(seed)
     lasts = rng.uniform(20, 90)
-    drawn = _Drawing(rng, lasts)
+    # Of its own, so that the other stories stay what they are.
+    rules = random.Random(f"restart all {seed}")
+    restart_all = rules.random() < 0.5
+    drawn = _Drawing(rng, lasts, rules=rules if restart_all else None)
     for _ in range(rng.randint(2, 5)):
         drawn.add_pod(rng.uniform(0, lasts * 0.5))
     trouble = rng.choice((0, 3, 7, 14))
@@ -204,16 +209,18 @@ def make_plan(seed: int) -> StoryPlan:
         lingering=rng.choice((0.0, 0.0, 0.5, 1.0)),
         cri_events=rng.random() < 0.3,
         no_events=rng.random() < 0.04,
+        restart_all=restart_all,
     )
 
 
 class _Drawing:
     """Pods with their own stories, as they are drawn."""
 
-    def __init__(self, rng: random.Random, lasts: float) -> None:
+    def __init__(self, rng: random.Random, lasts: float, *, rules: random.Random | None) -> None:
         self.pods: list[PodPlan] = []
         self.steps: list[Timed] = []
         self._rng = rng
+        self._rules = rules
         self._lasts = lasts
 
     def add_pod(self, at: float) -> None:
@@ -251,6 +258,8 @@ class _Drawing:
     def _new_pod(self, name: str, source: str) -> int:
         number = len(self.pods)
         planned = plan_pod(self._rng, number=number, name=name, source=source)
+        if self._rules is not None:
+            planned = with_rule(self._rules, planned)
         self.pods.append(planned)
         for container in (*planned.pod.spec.init_containers, *planned.pod.spec.containers):
             if container.readiness_probe is not None:

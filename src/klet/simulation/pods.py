@@ -7,7 +7,13 @@ from datetime import timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from klet.api.container import Container, EphemeralContainer, VolumeMount
+from klet.api.container import (
+    Container,
+    ContainerRestartRule,
+    ContainerRestartRuleOnExitCodes,
+    EphemeralContainer,
+    VolumeMount,
+)
 from klet.api.handlers import ExecAction, Lifecycle, LifecycleHandler, Probe
 from klet.api.pod import Pod
 from klet.api.volume import EmptyDirVolumeSource, Volume
@@ -36,6 +42,8 @@ OTHER_IMAGE = "klet.local/busybox:2"
 LOADED = (FakeImage(name=IMAGE), FakeImage(name=OTHER_IMAGE))
 DEBUGGERS = ("e0", "e1")
 """The names of ephemeral containers that may come to a pod."""
+RESTARTS_ALL = 42
+"""The exit code by which a container with a rule restarts all containers of its pod; no other container has it."""
 SCRATCH = "scratch"
 PERIODS = {ProbeKind.READINESS: (1, 5), ProbeKind.LIVENESS: (2, 10), ProbeKind.STARTUP: (1, 2)}
 
@@ -69,6 +77,26 @@ def plan_pod(rng: random.Random, *, number: int, name: str, source: str) -> PodP
     pod = replace(pod, spec=replace(pod.spec, termination_grace_period_seconds=grace, volumes=volumes))
     command_results = {container.name: draw_command_results(rng) for container in (*init, *regular)}
     return PodPlan(pod=pod, source=source, lives=lives, command_results=command_results)
+
+
+def with_rule(rng: random.Random, plan: PodPlan) -> PodPlan:
+    """Return some pods so that one of their containers asks for a restart of all, once or twice, before its own lives.
+
+    Only where everything is restarted anyway: so the rule changes when containers start, and not whether.
+    """
+    if plan.pod.spec.restart_policy != "Always" or rng.random() < 0.7:
+        return plan
+    chosen = rng.choice(plan.pod.spec.containers)
+    codes = ContainerRestartRuleOnExitCodes(operator="In", values=(RESTARTS_ALL,))
+    rule = ContainerRestartRule(action="RestartAllContainers", exit_codes=codes)
+    ruled = replace(chosen, restart_policy="Always", restart_policy_rules=(rule,))
+    asks = [
+        ContainerLife(lasts=timedelta(milliseconds=rng.choice((0, rng.randint(1, 12_000)))), exit_code=RESTARTS_ALL)
+        for _ in range(rng.choice((1, 1, 2)))
+    ]
+    containers = tuple(ruled if each is chosen else each for each in plan.pod.spec.containers)
+    lives = {**plan.lives, chosen.name: [*asks, *plan.lives[chosen.name]]}
+    return replace(plan, pod=replace(plan.pod, spec=replace(plan.pod.spec, containers=containers)), lives=lives)
 
 
 def choose_life(plans: Sequence[PodPlan]) -> LifeChooser:

@@ -89,6 +89,7 @@ def _unsettled_pod(
     ):
         yield "an ephemeral container has not been started"
     yield from _wrong_statuses(history, status)
+    yield from _left_running(history)
     is_ready = any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions)
     if is_ready != (_all_run(history) and not chronicle.commands.unready(uid)):
         yield f"Ready is {is_ready}"
@@ -118,6 +119,15 @@ def _wrong_statuses(history: History, status: PodStatus) -> Iterator[str]:
             yield f"{each.name} is {'running' if instance.is_alive else 'dead'}, and that is not what is reported"
         if each.restart_count != instance.restart_count:
             yield f"{each.name} is reported with restart count {each.restart_count}, not {instance.restart_count}"
+
+
+def _left_running(history: History) -> Iterator[str]:
+    """Yield each container that goes on although another one asked for a restart of all."""
+    asked = history.restart_sources()
+    members = {each.name for each in (*history.pod.spec.init_containers, *history.pod.spec.containers)}
+    for each in history.instances if asked else ():
+        if each.is_alive and each.name in members and each.container.created_at < asked[-1].container.finished_at:
+            yield f"{each.name} runs on, and did not restart with all others"
 
 
 def _all_run(history: History) -> bool:

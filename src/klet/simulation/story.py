@@ -16,6 +16,7 @@ from klet.checkpoint.errors import CheckpointError
 from klet.cri.client import CriClient
 from klet.errors import KletError
 from klet.host.errors import CgroupError, HostError
+from klet.model.features import PodFeatures
 from klet.model.pods import PodUID
 from klet.model.probes import ProbeKind
 from klet.runtime.config.sub_paths import SubPathError
@@ -226,7 +227,11 @@ class Story:
             seed=self._plan.seed * 1000 + self.chronicle.agent_run,
             wrap=partial(_wrap, self._host_faults, kill_switch),
         )
-        settings = simulated_settings(self._plan.parallel_starts, longest_backoff=self._plan.longest_backoff)
+        settings = simulated_settings(
+            self._plan.parallel_starts,
+            longest_backoff=self._plan.longest_backoff,
+            features=PodFeatures(restart_all=self._plan.restart_all),
+        )
         node = build_node(NodeSpecification(settings=settings, ports=ports))
         self._agent = agent = node.agent
         self._alter(agent)

@@ -51,7 +51,8 @@ def _planned(plan: StoryPlan) -> list[str]:
                 + (", does not start" if life.start_failure else "")
                 for life in planned.lives[container.name]
             )
-            own = f" ({container.restart_policy})" if container.restart_policy else ""
+            rule = ", its rule restarts all" if container.restart_policy_rules else ""
+            own = f" ({container.restart_policy}{rule})" if container.restart_policy else ""
             lines.append(f"  {container.name}{own} {container.image}: {lives}")
             lines += _watched(container, planned.command_results[container.name])
     return [*lines, *(f"step {timed.at} {timed.step}" for timed in plan.steps)]

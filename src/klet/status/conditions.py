@@ -4,9 +4,17 @@ from collections.abc import Sequence
 
 from klet.api.container import Container
 from klet.api.container_status import ContainerStatus
-from klet.api.pod import Pod, PodCondition
+from klet.api.pod import Pod, PodCondition, PodStatus
 from klet.api.pod_resources import is_sidecar
 from klet.model.conditions import DISRUPTION_TARGET, FALSE, READY, TRUE
+from klet.model.restart_rules import (
+    ALL_RESTARTING,
+    has_begun_again,
+    is_cleaned_up,
+    is_restarting_all,
+    should_restart_all,
+)
+from klet.model.runtime import PodRuntimeStatus
 from klet.status.phase import FAILED, SUCCEEDED
 
 POD_SCHEDULED = "PodScheduled"
@@ -17,7 +25,10 @@ RESIZE_PENDING = "PodResizePending"
 RESIZE_IN_PROGRESS = "PodResizeInProgress"
 
 OWNED = frozenset(
-    {POD_SCHEDULED, READY, INITIALIZED, CONTAINERS_READY, READY_TO_START, RESIZE_PENDING, RESIZE_IN_PROGRESS}
+    {
+        *(POD_SCHEDULED, READY, INITIALIZED, CONTAINERS_READY, READY_TO_START, RESIZE_PENDING, RESIZE_IN_PROGRESS),
+        ALL_RESTARTING,
+    }
 )
 
 SHARED = frozenset({DISRUPTION_TARGET})
@@ -73,8 +84,13 @@ def initialized(
     statuses: Sequence[ContainerStatus],
     init_statuses: Sequence[ContainerStatus],
     phase: str,
+    *,
+    stays: bool = False,
 ) -> PodCondition:
-    """Return True when every init container has completed."""
+    """Return True when every init container has completed.
+
+    `stays` is true for a pod that was initialized once and remains so, although its init containers run again.
+    """
     if not statuses and not init_statuses and pod.spec.init_containers:
         return PodCondition(type=INITIALIZED, status=FALSE, reason="UnknownContainerStatuses")
     by_name = {status.name: status for status in init_statuses}
@@ -86,9 +102,22 @@ def initialized(
         return PodCondition(type=INITIALIZED, status=TRUE, reason="PodCompleted")
     if any(s.state.running is not None or s.state.terminated is not None for s in statuses):
         return PodCondition(type=INITIALIZED, status=TRUE)
-    if message := _listing(unknown, incomplete, "incomplete"):
+    if not stays and (message := _listing(unknown, incomplete, "incomplete")):
         return PodCondition(type=INITIALIZED, status=FALSE, reason="ContainersNotInitialized", message=message)
     return PodCondition(type=INITIALIZED, status=TRUE)
+
+
+def all_containers_restarting(pod: Pod, seen: PodRuntimeStatus, previous: PodStatus, phase: str) -> PodCondition:
+    """True from the exit that asks for it until nothing is left of the containers; then they start again."""
+    if phase == SUCCEEDED:
+        return PodCondition(type=ALL_RESTARTING, status=FALSE, reason="PodCompleted")
+    if phase == FAILED:
+        return PodCondition(type=ALL_RESTARTING, status=FALSE, reason="PodFailed")
+    is_over = is_cleaned_up(pod, seen) or (is_restarting_all(previous) and has_begun_again(pod, seen, previous))
+    if is_over or not should_restart_all(pod, seen, previous):
+        return PodCondition(type=ALL_RESTARTING, status=FALSE)
+    message = "container exited with restart policy rule"
+    return PodCondition(type=ALL_RESTARTING, status=TRUE, reason="RestartAllContainersStarted", message=message)
 
 
 def _is_complete(container: Container, status: ContainerStatus) -> bool:

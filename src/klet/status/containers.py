@@ -7,6 +7,7 @@ given, as far as the runtime says so (convertContainerStatusResources).
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.api.container import Container, EphemeralContainer, ResourceRequirements, VolumeMount
@@ -25,6 +26,7 @@ from klet.model import runtime as seen
 from klet.model.allocation import NOTHING, PodResources
 from klet.model.foreign_text import LONGEST_OUTPUT, shorten
 from klet.model.pod_resources import CPU, MEMORY
+from klet.model.restart_rules import RESTARTING_ALL
 from klet.model.runtime import ContainerRecord, GivenResources, RuntimeContainerState
 
 CONTAINER_CREATING = "ContainerCreating"
@@ -40,6 +42,19 @@ LOST_AT_TERMINATION = "The container could not be located when the pod was termi
 LEAST_LIMIT = 10
 LEAST_REQUEST = 2
 """The kernel takes no less, in thousandths of a CPU: a smaller wish comes back larger, and is reported as it was."""
+REMOVED_TO_RESTART = "The container is removed because RestartAllContainers in place"
+
+
+class StatusFeatures(Struct, frozen=True, kw_only=True):
+    """What optional features change in the statuses of containers."""
+
+    stop_signals: bool = False
+    restart_all: bool = False
+    is_restarting: bool = False
+    """All containers of the pod are being removed, to be started again."""
+
+
+PLAIN = StatusFeatures()
 
 
 def build_container_statuses(
@@ -50,11 +65,12 @@ def build_container_statuses(
     *,
     resources: PodResources,
     runtime_name: str,
+    features: StatusFeatures = PLAIN,
 ) -> tuple[ContainerStatus, ...]:
     """Return one status for each container of the spec, in spec order."""
     before = {status.name: status for status in previous}
     return tuple(
-        _container_status(pod, container, records, before.get(container.name), resources, runtime_name)
+        _container_status(pod, container, records, before.get(container.name), resources, runtime_name, features)
         for container in containers
     )
 
@@ -112,11 +128,15 @@ def _container_status(
     previous: ContainerStatus | None,
     resources: PodResources,
     runtime_name: str,
+    features: StatusFeatures,
 ) -> ContainerStatus:
     found = [record for record in records.containers if record.name == container.name][:2]
     if not found:
-        return _without_record(pod, container, previous)
-    newest = _converted(found[0], previous, runtime_name)
+        known = _without_record(pod, container, previous)
+        if features.is_restarting and previous is not None and previous.state.waiting is None:
+            return _removed(known, previous)
+        return known
+    newest = _converted(found[0], previous, runtime_name, features)
     # A record may vanish before its start was ever seen; what was counted with it stays counted.
     restarts = max(newest.restart_count, previous.restart_count if previous is not None else 0)
     newest = replace(
@@ -127,7 +147,7 @@ def _container_status(
         allocated_resources=resources.admitted.of(container.name).requests,
     )
     if len(found) > 1:
-        newest = replace(newest, last_state=_converted(found[1], previous, runtime_name).state)
+        newest = replace(newest, last_state=_converted(found[1], previous, runtime_name, features).state)
     return newest
 
 
@@ -155,12 +175,28 @@ def _without_record(
     return replace(default, last_state=ContainerState(terminated=end), restart_count=restarts)
 
 
-def _converted(record: seen.ContainerRecord, previous: ContainerStatus | None, runtime_name: str) -> ContainerStatus:
+def _removed(known: ContainerStatus, previous: ContainerStatus) -> ContainerStatus:
+    """Return the status of a container that was removed so that all containers of the pod start again."""
+    end = ContainerStateTerminated(exit_code=LOST_EXIT_CODE, reason=RESTARTING_ALL, message=REMOVED_TO_RESTART)
+    return replace(
+        known,
+        state=ContainerState(waiting=ContainerStateWaiting(reason=RESTARTING_ALL, message=REMOVED_TO_RESTART)),
+        last_state=ContainerState(terminated=end),
+        restart_count=previous.restart_count + 1,
+    )
+
+
+def _converted(
+    record: seen.ContainerRecord, previous: ContainerStatus | None, runtime_name: str, features: StatusFeatures
+) -> ContainerStatus:
     container_id = f"{runtime_name}://{record.id}"
     restarts = record.restart_count
     match record.state:
         case seen.RuntimeContainerState.RUNNING:
             state = ContainerState(running=ContainerStateRunning(started_at=_seconds(record.started_at)))
+            # Where all containers restarted under another kubelet, the runtime has counted from zero since then.
+            if features.restart_all and previous is not None and previous.state.terminated is not None:
+                restarts = max(restarts, previous.restart_count + 1)
         case seen.RuntimeContainerState.CREATED:
             state = ContainerState(waiting=ContainerStateWaiting())
         case seen.RuntimeContainerState.EXITED:
@@ -176,9 +212,8 @@ def _converted(record: seen.ContainerRecord, previous: ContainerStatus | None, r
             )
         case seen.RuntimeContainerState.UNKNOWN:
             if previous is not None and previous.state.running is not None:
-                end = ContainerStateTerminated(
-                    exit_code=LOST_EXIT_CODE, reason=STATUS_UNKNOWN, message=LOST_AT_TERMINATION
-                )
+                reason = RESTARTING_ALL if features.is_restarting else STATUS_UNKNOWN
+                end = ContainerStateTerminated(exit_code=LOST_EXIT_CODE, reason=reason, message=LOST_AT_TERMINATION)
                 state = ContainerState(terminated=end)
                 restarts = previous.restart_count + 1
             else:
@@ -191,6 +226,7 @@ def _converted(record: seen.ContainerRecord, previous: ContainerStatus | None, r
         restart_count=restarts,
         state=state,
         user=record.user,
+        stop_signal=(record.stop_signal or None) if features.stop_signals else None,
     )
 
 

@@ -13,13 +13,15 @@ from klet.api.pod import HostIP, Pod, PodCondition, PodIP, PodStatus
 from klet.api.pod_resources import is_sidecar
 from klet.model.allocation import PodResources
 from klet.model.conditions import FALSE, READY, TRUE
+from klet.model.features import DEFAULT_FEATURES, PodFeatures
 from klet.model.network import ip_family, order_ips
 from klet.model.pods import is_static
 from klet.model.probes import ProbeKey, ProbeKind, ProbeView
 from klet.model.readiness import ProbeFacts, is_older_than_agent, is_ready, is_started
+from klet.model.restart_rules import ALL_RESTARTING, may_restart_all, should_restart_all
 from klet.model.runtime import ContainerId, PodRuntimeStatus, StartFailure
 from klet.status import conditions
-from klet.status.containers import build_container_statuses, cut_messages, overlay_waiting
+from klet.status.containers import StatusFeatures, build_container_statuses, cut_messages, overlay_waiting
 from klet.status.phase import FAILED, RestartRule, compute_phase, is_terminal
 from klet.status.transitions import keeps_its_end
 
@@ -51,6 +53,7 @@ class PodStatusInputs(Struct, frozen=True, kw_only=True):
     """The pod has been active for longer than it may."""
     prefer_ipv6: bool = False
     """Whether IPv6 is the primary family of the node."""
+    features: PodFeatures = DEFAULT_FEATURES
     host_ips: tuple[str, ...] = ()
     """The node's addresses, at most one of each family; none are known without an API server."""
 
@@ -58,10 +61,17 @@ class PodStatusInputs(Struct, frozen=True, kw_only=True):
 def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: PodStatusInputs) -> PodStatus:
     """Compute the status to report now. The board sets the times of condition changes."""
     previous = inputs.previous
+    features = _status_features(pod, seen, inputs)
 
     def statuses(containers: Sequence[Container], before: Sequence[ContainerStatus]) -> tuple[ContainerStatus, ...]:
         built = build_container_statuses(
-            pod, containers, seen, before, resources=inputs.resources, runtime_name=inputs.runtime_name
+            pod,
+            containers,
+            seen,
+            before,
+            resources=inputs.resources,
+            runtime_name=inputs.runtime_name,
+            features=features,
         )
         waiting = overlay_waiting(
             built, inputs.failures, inputs.startable - _ended_for_good(pod, containers, built, inputs)
@@ -81,6 +91,7 @@ def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: PodStatusInputs) -
             previous.ephemeral_container_statuses,
             resources=inputs.resources,
             runtime_name=inputs.runtime_name,
+            features=features,
         ),
         inputs.failures,
         inputs.startable,
@@ -93,6 +104,7 @@ def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: PodStatusInputs) -
         is_initialized=any(container.name in active for container in pod.spec.containers),
         ends_here=inputs.ends_here and not is_static(pod),
         restarts=inputs.restarts,
+        restart_all=inputs.features.restart_all,
     )
     phase = _settled_phase(pod, phase, previous)
     is_cut_off = inputs.is_overdue and not is_terminal(pod.status.phase)
@@ -107,7 +119,7 @@ def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: PodStatusInputs) -
         phase=phase,
         reason=DEADLINE_EXCEEDED if is_cut_off else reason or (pod.status.reason if unchanged else ""),
         message=DEADLINE_MESSAGE if is_cut_off else message or (pod.status.message if unchanged else ""),
-        conditions=_conditions(pod, phase, regular, init, inputs),
+        conditions=_conditions(pod, seen, phase, regular, init, inputs),
         host_ip=inputs.host_ips[0] if inputs.host_ips else "",
         host_ips=tuple(HostIP(ip=ip) for ip in inputs.host_ips[:2]),
         pod_ip=ips[0] if ips else "",
@@ -121,6 +133,15 @@ def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: PodStatusInputs) -
     )
 
 
+def _status_features(pod: Pod, seen: PodRuntimeStatus, inputs: PodStatusInputs) -> StatusFeatures:
+    restart_all = inputs.features.restart_all
+    return StatusFeatures(
+        stop_signals=inputs.features.stop_signals,
+        restart_all=restart_all,
+        is_restarting=restart_all and should_restart_all(pod, seen, inputs.previous),
+    )
+
+
 def _ended_for_good(
     pod: Pod, containers: Sequence[Container], statuses: Sequence[ContainerStatus], inputs: PodStatusInputs
 ) -> frozenset[str]:
@@ -128,7 +149,7 @@ def _ended_for_good(
     return frozenset(
         container.name
         for container, status in zip(containers, statuses, strict=True)
-        if keeps_its_end(pod, container, status, inputs.restarts)
+        if keeps_its_end(pod, container, status, inputs.restarts, restart_all=inputs.features.restart_all)
     )
 
 
@@ -227,15 +248,18 @@ def _completed(container: Container, status: ContainerStatus) -> ContainerStatus
 
 def _conditions(
     pod: Pod,
+    seen: PodRuntimeStatus,
     phase: str,
     regular: Sequence[ContainerStatus],
     init: Sequence[ContainerStatus],
     inputs: PodStatusInputs,
 ) -> tuple[PodCondition, ...]:
-    foreign = _foreign_conditions(pod, inputs.previous)
+    restart_all = inputs.features.restart_all
+    foreign = _foreign_conditions(pod, inputs.previous, restart_all=restart_all)
     ready_to_start = PodCondition(type=conditions.READY_TO_START, status=FALSE if inputs.needs_sandbox else TRUE)
     containers = conditions.containers_ready(pod, (*init, *regular), phase)
-    initialized = conditions.initialized(pod, regular, init, phase)
+    stays = restart_all and _is_true(inputs.previous, conditions.INITIALIZED)
+    initialized = conditions.initialized(pod, regular, init, phase, stays=stays)
     owned = (
         ready_to_start,
         initialized,
@@ -245,13 +269,23 @@ def _conditions(
         PodCondition(type=conditions.POD_SCHEDULED, status=TRUE),
     )
     generation = pod.metadata.generation
-    return (*foreign, *(replace(condition, observed_generation=generation) for condition in owned))
+    dated = tuple(replace(condition, observed_generation=generation) for condition in owned)
+    if not restart_all or not may_restart_all(pod.spec):
+        return (*foreign, *dated)
+    # Upstream gives this one no generation.
+    return (*foreign, *dated, conditions.all_containers_restarting(pod, seen, inputs.previous, phase))
 
 
-def _foreign_conditions(pod: Pod, previous: PodStatus) -> tuple[PodCondition, ...]:
-    """Return the conditions of other clients; DisruptionTarget of the node stays, too."""
-    foreign = {
-        condition.type: condition for condition in pod.status.conditions if condition.type not in conditions.OWNED
-    }
+def _is_true(status: PodStatus, kind: str) -> bool:
+    return any(condition.type == kind and condition.status == TRUE for condition in status.conditions)
+
+
+def _foreign_conditions(pod: Pod, previous: PodStatus, *, restart_all: bool) -> tuple[PodCondition, ...]:
+    """Return the conditions of other clients; DisruptionTarget of the node stays, too.
+
+    Without its gate nobody here computes AllContainersRestarting: one that is there stays as it is.
+    """
+    owned = conditions.OWNED if restart_all else conditions.OWNED - {ALL_RESTARTING}
+    foreign = {condition.type: condition for condition in pod.status.conditions if condition.type not in owned}
     kept = {condition.type: condition for condition in previous.conditions if condition.type in conditions.SHARED}
     return tuple((foreign | kept).values())

@@ -23,6 +23,7 @@ from klet.errors import KletError, level_for
 from klet.kube.watch import WATCH_LAG
 from klet.model.pods import PodUID, format_pod, is_static, uid_of
 from klet.model.roles import PodStarts
+from klet.model.verbosity import CHANGES
 from klet.status.api_status import may_be_deleted, status_to_write
 from klet.status.board import Reported, StatusBoard
 from klet.status.phase import PENDING, is_coming
@@ -258,6 +259,8 @@ class StatusManager:
         # The UID in the patch makes the API server refuse it for another pod of the same name.
         if patch:
             current = await self._api.patch_status(current, {**patch, "metadata": {"uid": current.metadata.uid}})
+            extra = {"pod": format_pod(current), "statusVersion": reported.version}
+            logger.log(CHANGES, "Status for pod updated successfully", extra=extra)
         self._sent[uid] = _Sent(current.metadata.uid, reported.version, current, self._clock.monotonic())
         return current
 

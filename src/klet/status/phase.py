@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from klet.api.container import Container
-from klet.api.container_status import ContainerStatus
+from klet.api.container_status import ContainerStateTerminated, ContainerStatus
 from klet.api.pod import Pod, PodStatus
 from klet.api.pod_resources import is_sidecar
+from klet.model.restart_rules import RESTARTING_ALL
 
 PENDING = "Pending"
 RUNNING = "Running"
@@ -18,6 +19,8 @@ _ON_THE_WAY = frozenset({"ContainerCreating", "PodInitializing"})
 
 RestartRule = Callable[[Container, int], bool]
 """Returns whether a container that ended with that exit code is started again."""
+_EndRule = Callable[[Container, ContainerStateTerminated], bool]
+"""Returns the same for an end as it is reported."""
 
 
 class _Count(Struct):
@@ -52,20 +55,26 @@ def compute_phase(
     is_initialized: bool,
     ends_here: bool,
     restarts: RestartRule,
+    restart_all: bool = False,
 ) -> str:
     """Count the containers by state and take the first rule that fits.
 
-    `ends_here` is true for a pod that will not be started again and is not static.
+    `ends_here` is true for a pod that will not be started again and is not static. With `restart_all` a container that
+    was removed so that all restart comes back, whatever its policy.
     """
+
+    def returns(container: Container, ended: ContainerStateTerminated) -> bool:
+        return restarts(container, ended.exit_code) or (restart_all and ended.reason == RESTARTING_ALL)
+
     by_name = {status.name: status for status in (*init_statuses, *statuses)}
     count = _Count()
     for container in pod.spec.init_containers:
         if is_sidecar(container):
             _count_sidecar(count, by_name.get(container.name))
         else:
-            _count_init(count, container, by_name.get(container.name), restarts)
+            _count_init(count, container, by_name.get(container.name), returns)
     for container in pod.spec.containers:
-        _count_regular(count, container, by_name.get(container.name), restarts)
+        _count_regular(count, container, by_name.get(container.name), returns)
     return _decide(count, is_initialized=is_initialized, ends_here=ends_here)
 
 
@@ -83,22 +92,14 @@ def _decide(count: _Count, *, is_initialized: bool, ends_here: bool) -> str:
     return PENDING
 
 
-def _last_exit(status: ContainerStatus) -> int | None:
-    """Return the exit code of the previous instance of a waiting container, if it had one."""
-    return status.last_state.terminated.exit_code if status.last_state.terminated is not None else None
-
-
-def _count_init(count: _Count, container: Container, status: ContainerStatus | None, restarts: RestartRule) -> None:
+def _count_init(count: _Count, container: Container, status: ContainerStatus | None, returns: _EndRule) -> None:
     if status is None:
         count.pending_init += 1
         return
-    ended = status.state.terminated
-    code = ended.exit_code if ended is not None else None
-    if status.state.waiting is not None:
-        code = _last_exit(status)
-    if code is None:
+    ended = status.last_state.terminated if status.state.waiting is not None else status.state.terminated
+    if ended is None:
         count.pending_init += 1
-    elif code != 0 and not restarts(container, code):
+    elif ended.exit_code != 0 and not returns(container, ended):
         count.failed_init += 1
 
 
@@ -114,25 +115,24 @@ def _count_sidecar(count: _Count, status: ContainerStatus | None) -> None:
     elif status.state.waiting is None:
         count.pending_sidecar += 1
         count.unknown += 1
-    elif _last_exit(status) is None:
+    elif status.last_state.terminated is None:
         count.pending_sidecar += 1
         count.waiting += 1
 
 
-def _count_regular(count: _Count, container: Container, status: ContainerStatus | None, restarts: RestartRule) -> None:
+def _count_regular(count: _Count, container: Container, status: ContainerStatus | None, returns: _EndRule) -> None:
     if status is None:
         count.unknown += 1
     elif status.state.running is not None:
         count.running += 1
-    elif status.state.terminated is not None:
-        code = status.state.terminated.exit_code
+    elif (ended := status.state.terminated) is not None:
         count.stopped += 1
-        count.succeeded += code == 0
-        count.restartable += restarts(container, code)
+        count.succeeded += ended.exit_code == 0
+        count.restartable += returns(container, ended)
     elif status.state.waiting is None:
         count.unknown += 1
-    elif (last := _last_exit(status)) is not None:
+    elif (last := status.last_state.terminated) is not None:
         count.stopped += 1
-        count.restartable += restarts(container, last)
+        count.restartable += returns(container, last)
     else:
         count.waiting += 1

@@ -3,6 +3,7 @@
 from klet.api.container_status import ContainerStateTerminated, ContainerStatus
 from klet.api.pod import Pod, PodStatus
 from klet.model.pods import uid_of
+from klet.model.restart_rules import RESTARTING_ALL
 from klet.model.roles import RestartCounts
 from klet.status.board import StatusBoard
 from klet.status.containers import STATUS_UNKNOWN
@@ -37,4 +38,4 @@ def _count_after(status: ContainerStatus) -> int:
 
 def _is_counted(end: ContainerStateTerminated) -> bool:
     """Return whether the loss of a container was counted as a restart when it was reported."""
-    return end.reason == STATUS_UNKNOWN and not end.container_id
+    return end.reason in {STATUS_UNKNOWN, RESTARTING_ALL} and not end.container_id

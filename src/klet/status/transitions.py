@@ -10,6 +10,7 @@ from klet.api.pod import Pod, PodCondition, PodStatus
 from klet.api.pod_resources import is_sidecar
 from klet.api.times import Time
 from klet.model.conditions import DISRUPTION_TARGET, READY
+from klet.model.restart_rules import ALL_RESTARTING, may_restart_all
 from klet.status.conditions import (
     CONTAINERS_READY,
     INITIALIZED,
@@ -20,12 +21,16 @@ from klet.status.conditions import (
 )
 from klet.status.phase import RestartRule
 
-DATED = frozenset({CONTAINERS_READY, READY, INITIALIZED, READY_TO_START, POD_SCHEDULED, DISRUPTION_TARGET})
+DATED = frozenset(
+    {CONTAINERS_READY, READY, INITIALIZED, READY_TO_START, POD_SCHEDULED, DISRUPTION_TARGET, ALL_RESTARTING}
+)
 
 
-def find_illegal_transition(pod: Pod, old: PodStatus, new: PodStatus, restarts: RestartRule) -> str | None:
+def find_illegal_transition(
+    pod: Pod, old: PodStatus, new: PodStatus, restarts: RestartRule, *, restart_all: bool = False
+) -> str | None:
     """Return why a new status is illegal: a container that must not be restarted runs again."""
-    if _restarts_always(pod):
+    if _may_all_return(pod, restart_all=restart_all):
         return None
     regular = {container.name: container for container in pod.spec.containers}
     for status in old.container_statuses:
@@ -44,9 +49,13 @@ def find_illegal_transition(pod: Pod, old: PodStatus, new: PodStatus, restarts: 
     return None
 
 
-def keeps_its_end(pod: Pod, container: Container, status: ContainerStatus, restarts: RestartRule) -> bool:
+def keeps_its_end(
+    pod: Pod, container: Container, status: ContainerStatus, restarts: RestartRule, *, restart_all: bool = False
+) -> bool:
     """Return whether a status shows an end that is final."""
-    return not _restarts_always(pod) and not is_sidecar(container) and _is_final(pod, container, status, restarts)
+    if _may_all_return(pod, restart_all=restart_all) or is_sidecar(container):
+        return False
+    return _is_final(pod, container, status, restarts)
 
 
 def date_status(status: PodStatus, old: PodStatus | None, *, now: Time) -> PodStatus:
@@ -66,8 +75,9 @@ def is_same(one: PodStatus, other: PodStatus) -> bool:
     return _comparable(one) == _comparable(other)
 
 
-def _restarts_always(pod: Pod) -> bool:
-    return pod.spec.restart_policy in {"", "Always"}
+def _may_all_return(pod: Pod, *, restart_all: bool) -> bool:
+    """Return whether no end is final: by the pod's policy, or as the exit of one container may restart all."""
+    return pod.spec.restart_policy in {"", "Always"} or (restart_all and may_restart_all(pod.spec))
 
 
 def _is_final(pod: Pod, container: Container | None, status: ContainerStatus, restarts: RestartRule) -> bool:

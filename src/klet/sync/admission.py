@@ -7,6 +7,7 @@ agent is not checked again, so that a restart rejects no pod.
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from klet.admission.declared_features import describe_missing, find_missing_for_update
 from klet.admission.verdicts import Admit, AdmitHandler, Reject, Verdict, Wait
 from klet.allocation.admitted import compute_admitted, find_resized
 from klet.allocation.book import AllocationBook
@@ -31,6 +32,7 @@ class PodAdmission:
         self,
         *,
         handlers: Sequence[AdmitHandler],
+        declared_features: Sequence[str] | None,
         pods: PodStore,
         ledger: WorkerLedger,
         allocations: AllocationBook,
@@ -39,6 +41,8 @@ class PodAdmission:
         recorder: CauseRecorder,
     ) -> None:
         self._handlers = tuple(handlers)
+        self._declared_features = declared_features
+        """What the node declares that it can do; None: nobody asks for that."""
         self._pods = pods
         self._ledger = ledger
         self._allocations = allocations
@@ -64,6 +68,7 @@ class PodAdmission:
 
         A manifest that names its UID itself may change as well: a static pod has what its manifest says.
         """
+        self._check_features(pod, known, cause)
         if pod is not known and is_static(pod):
             self.take_over(pod, cause=cause)
         elif pod.metadata.generation != known.metadata.generation:
@@ -91,6 +96,14 @@ class PodAdmission:
             if not isinstance(verdict, Admit):
                 return verdict
         return Admit()
+
+    def _check_features(self, pod: Pod, known: Pod, cause: CauseId | None) -> None:
+        """Warn of a change that needs what the node does not declare. Nothing is done about it, as upstream has it."""
+        if pod is known or self._declared_features is None:
+            return
+        if missing := find_missing_for_update(known, pod, self._declared_features):
+            reason = Reason.NODE_DECLARED_FEATURES_CHECK_FAILED
+            self._decisions.for_pod(pod).record(reason, describe_missing(missing), parent=cause)
 
     def _note_resize(self, pod: Pod, cause: CauseId | None) -> None:
         if resized := find_resized(pod, self._allocations.of(pod)):

@@ -4,6 +4,7 @@ It only dispatches; every decision about a pod is made by its worker.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -15,6 +16,7 @@ from klet.model.pods import PodUID, full_name, is_mirror, is_static, uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.runtime import PodRuntimeStatus
+from klet.model.verbosity import STEADY, TRACE
 from klet.pleg.cache import RuntimeCache
 from klet.pods.store import PodStore
 from klet.sources.merge import PodChangeKind, PodChanges
@@ -24,6 +26,8 @@ from klet.sync.loop_monitor import SyncLoopMonitor
 from klet.sync.probe_sync import ProbeSync
 from klet.sync.worker_state import PodUpdate, UpdateKind
 from klet.sync.workers import PodWorkers
+
+logger = logging.getLogger(__name__)
 
 DECIDER = "sync.loop"
 _LEAVES_NOTHING = frozenset({PodChangeKind.ADD, PodChangeKind.RECONCILE})
@@ -86,6 +90,7 @@ class SyncLoop:
                     for pod in self._pods.all():
                         self._workers.wake(uid_of(pod))
                     continue
+                logger.log(TRACE, "SyncLoop (PLEG): the runtime's state of a pod has changed", extra={"uid": uid})
                 self._workers.wake(uid)
                 if self._pods.get(uid) is None:
                     self._housekeeping()
@@ -96,6 +101,7 @@ class SyncLoop:
             change = await self._changes.next_change()
             # While the runtime is not well nothing new is begun: the change waits until it is well again.
             await self._monitor.until_ready()
+            _log_change(change)
             was_ready = self._changes.all_ready()
             if change.kind is PodChangeKind.ADD:
                 self._stop_replaced(change)
@@ -178,6 +184,14 @@ def find_replaced(coming: Sequence[Pod], seen: Mapping[PodUID, PodRuntimeStatus]
         for uid, status in seen.items()
         if uid not in names and status.is_live and (status.source, full_name(synthetic_pod(status))) in places
     )
+
+
+def _log_change(change: PodChanges) -> None:
+    """Log which pods a source has changed; statuses that come back from the API server are many, and only traced."""
+    level = TRACE if change.kind is PodChangeKind.RECONCILE else STEADY
+    if change.pods and logger.isEnabledFor(level):
+        pods = [f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in change.pods]
+        logger.log(level, "SyncLoop %s", change.kind.name, extra={"source": change.source, "pods": pods})
 
 
 def _age(pod: Pod) -> float:

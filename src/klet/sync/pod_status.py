@@ -16,12 +16,14 @@ from klet.allocation.book import AllocationBook
 from klet.api.container_status import ContainerStateTerminated
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId, CauseRecorder
+from klet.model.features import DEFAULT_FEATURES, PodFeatures
 from klet.model.network import ip_family
 from klet.model.pods import PodUID, is_static, uid_of
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult, ProbeView
 from klet.model.qos import compute_qos
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
+from klet.model.restart_rules import RESTARTING_ALL
 from klet.model.runtime import PodRuntimeStatus, StartFailure
 from klet.probes.results import ProbeResults
 from klet.runtime.actions import plan_sandbox
@@ -30,7 +32,7 @@ from klet.status.board import StatusBoard
 from klet.status.containers import CONTAINER_CREATING, POD_INITIALIZING
 from klet.status.ending import end_status
 from klet.status.generate import DEADLINE_EXCEEDED, DEADLINE_MESSAGE, PodStatusInputs, generate_status
-from klet.status.phase import FAILED
+from klet.status.phase import FAILED, RestartRule
 from klet.status.probed import with_readiness, with_startup
 from klet.status.transitions import find_illegal_transition
 from klet.sync.deadline import is_past_deadline
@@ -101,6 +103,7 @@ class StatusFacts(Struct, frozen=True):
     """The addresses of the node; only an API server gets them."""
     prefer_ipv6: bool = False
     """Whether IPv6 is the primary family of the node: then a pod's address of that family comes first."""
+    features: PodFeatures = DEFAULT_FEATURES
 
 
 class PodStatuses:
@@ -127,6 +130,11 @@ class PodStatuses:
         self._facts = facts
         self._clock = clock
 
+    @property
+    def features(self) -> PodFeatures:
+        """Return which optional features the statuses show."""
+        return self._facts.features
+
     def report(
         self,
         pod: Pod,
@@ -147,9 +155,9 @@ class PodStatuses:
             resources=self._allocations.view(pod, seen),
             runtime_name=self._facts.runtime_name,
             qos_class=previous.qos_class or compute_qos(pod),
-            restarts=lambda container, code: restarts_after(container, pod, code),
+            restarts=self._restart_rule(pod),
             needs_sandbox=plan_sandbox(pod, seen).create,
-            startable=restartable_names(pod, seen),
+            startable=restartable_names(pod, seen, restart_all=self.features.restart_all),
             failures=self._failures.get(uid),
             probes=self._probes.view(),
             probed=self._probers.workers_of(uid),
@@ -158,6 +166,7 @@ class PodStatuses:
             is_overdue=is_past_deadline(pod, previous, now=self._clock.now()),
             host_ips=self._facts.host_ips(),
             prefer_ipv6=self._facts.prefer_ipv6,
+            features=self.features,
         )
         status = generate_status(pod, seen, inputs)
         if change is not None:
@@ -213,12 +222,16 @@ class PodStatuses:
             return pod.status
         return self._board.get(uid) or pod.status
 
+    def _restart_rule(self, pod: Pod) -> RestartRule:
+        restart_all = self.features.restart_all
+        return lambda container, code: restarts_after(container, pod, code, restart_all=restart_all)
+
     def _put(
         self, pod: Pod, status: PodStatus, previous: PodStatus, cause: CauseId | None, *, is_finished: bool = False
     ) -> None:
         uid = uid_of(pod)
         problem = find_illegal_transition(
-            pod, previous, status, lambda container, code: restarts_after(container, pod, code)
+            pod, previous, status, self._restart_rule(pod), restart_all=self.features.restart_all
         )
         if problem is not None:
             logger.warning("Status update on pod aborted", extra={"uid": uid, "error": problem})
@@ -288,7 +301,7 @@ def reported_failures(status: PodStatus) -> dict[str, StartFailure]:
     return {
         name: StartFailure(state.reason, state.message)
         for name, state in waiting.items()
-        if state is not None and state.reason not in {"", CONTAINER_CREATING, POD_INITIALIZING}
+        if state is not None and state.reason not in {"", CONTAINER_CREATING, POD_INITIALIZING, RESTARTING_ALL}
     }
 
 

@@ -2,12 +2,13 @@
 
 from msgspec.structs import replace
 
-from klet.api.pod import Pod
+from klet.api.pod import Pod, PodStatus
 from klet.errors import KletError
 from klet.model.causes import CauseId, CauseRecorder
 from klet.model.pods import uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
+from klet.model.restart_rules import is_restarting_all
 from klet.model.runtime import PodRuntimeStatus
 from klet.model.stopping_pods import PodStopping, StoppingPods
 from klet.pleg.pleg import Pleg
@@ -70,17 +71,27 @@ class PodSync:
             return StepResult(failure=kept.failure, retry_at=kept.retry_at, look_at=look_at)
         if isinstance(kept, Stopped):
             status = await self._fresh.read_now(uid_of(pod))
-            if is_terminal(self._statuses.report(pod, status, cause=cause).phase):
+            reported = self._statuses.report(pod, status, cause=cause)
+            if is_terminal(reported.phase):
                 return StepResult(is_terminal=True, is_over=status.has_ended)
         try:
-            return replace(await self._bring_up(pod, status, cause), look_at=look_at)
+            return replace(await self._bring_up(pod, status, reported, cause), look_at=look_at)
         except PodStopping:
             return StepResult()  # the worker goes on to stop it
 
-    async def _bring_up(self, pod: Pod, status: PodRuntimeStatus, cause: CauseId | None) -> StepResult:
+    async def _bring_up(
+        self, pod: Pod, status: PodRuntimeStatus, reported: PodStatus, cause: CauseId | None
+    ) -> StepResult:
         """Prepare the pod, kill and start what is needed; raises PodStopping when the pod is to stop meanwhile."""
         uid = uid_of(pod)
-        actions = compute_pod_actions(pod, status, probes=self._statuses.probe_view())
+        restart_all = self._statuses.features.restart_all
+        actions = compute_pod_actions(
+            pod,
+            status,
+            probes=self._statuses.probe_view(),
+            restart_all=restart_all,
+            is_restarting_all=restart_all and is_restarting_all(reported),
+        )
         if actions.is_idle:
             self._preparation.refresh(pod)
             return StepResult()

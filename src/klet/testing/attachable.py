@@ -1,12 +1,14 @@
 """A kind of volume that a controller has to attach, and that exists only in a list."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
 from klet.api.volume import Volume
 from klet.errors import KletError
 from klet.model.pods import PodUID
+from klet.model.volumes import volume_gid
 from klet.volumes.names import VolumeName
 from klet.volumes.plugins.base import AttachablePlugin, MountRequest, VolumeAttributes
 
@@ -18,7 +20,9 @@ class AttachableDisks(AttachablePlugin):
 
     name = DISK
 
-    def __init__(self) -> None:
+    def __init__(self, *, annotations: Mapping[str, str] | None = None) -> None:
+        self._annotations = annotations or {}
+        """Those of the PersistentVolume that each of them belongs to."""
         self.ups: list[tuple[PodUID, str]] = []
         self.downs: list[tuple[PodUID, str]] = []
         self.came = asyncio.Event()
@@ -27,7 +31,7 @@ class AttachableDisks(AttachablePlugin):
         return volume.gce_persistent_disk is not None
 
     def attributes(self, volume: Volume) -> VolumeAttributes:  # noqa: ARG002 - the same for all of them
-        return VolumeAttributes()
+        return VolumeAttributes(gid=volume_gid(self._annotations))
 
     def path(self, uid: PodUID, volume: Volume) -> str:
         return f"/{uid}/{volume.name}"

@@ -14,6 +14,7 @@ from klet.volumes.plugins.empty_dir import EmptyDirPlugin
 from klet.volumes.plugins.host_path import HostPathPlugin
 from klet.volumes.plugins.image import ImagePlugin
 from klet.volumes.plugins.shown import (
+    CertificateReader,
     ConfigMapPlugin,
     DownwardApiPlugin,
     ProjectedPlugin,
@@ -32,6 +33,7 @@ class VolumePorts(Struct, frozen=True, kw_only=True):
     objects: ObjectReader
     tokens: TokenReader
     trust: TrustReader
+    certificates: CertificateReader
     node: NodeResources
     mounter: Mounter
     threads: Threads
@@ -60,6 +62,7 @@ def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
             objects=ports.objects,
             tokens=ports.tokens,
             trust=ports.trust,
+            certificates=ports.certificates,
             node=ports.node,
             has_api=ports.has_api,
         ),

@@ -1,5 +1,6 @@
 """The machine's mounts, as scratch directories need them. It blocks."""
 
+import logging
 import os
 import re
 import tempfile
@@ -7,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from klet.errors import KletError
 from klet.host.errors import FileMissing, MountError
 from klet.host.files import read_text
 from klet.host.filesystems import filesystem_type, is_mount_root
@@ -15,8 +17,9 @@ from klet.volumes.errors import doing
 from klet.volumes.scratch import MountedMedium
 from klet.volumes.volume_directories import beside, open_volume
 
+logger = logging.getLogger(__name__)
+
 _FIRST_WITH_NOSWAP: Final = (6, 4)
-_ALL_IDS: Final = ("0", "0", "4294967295")
 
 
 class HostMounter:
@@ -40,11 +43,29 @@ class HostMounter:
             return MountedMedium(filesystem_type(path), os.statvfs(path).f_bsize)
 
 
-def find_noswap(root: Path) -> bool:
+def find_noswap(root: Path, *, in_user_namespace: bool) -> bool:
     """Return whether tmpfs volumes can be kept out of swap. If only a try can show that, it is made below a root."""
-    known = has_noswap(read_text(Path("/proc/sys/kernel/osrelease")), read_text(Path("/proc/self/uid_map")))
+    known = has_noswap(read_text(Path("/proc/sys/kernel/osrelease")), in_user_namespace=in_user_namespace)
     if known is not None:
         return known
+    try:
+        return _try_noswap(root)
+    except KletError as error:
+        # A node without the option is a node all the same: only its volumes may be swapped out.
+        logger.warning("Cannot try the tmpfs option noswap: taken as not supported", extra={"error": str(error)})
+        return False
+
+
+def has_noswap(release: str, *, in_user_namespace: bool) -> bool | None:
+    """Return whether the kernel knows the option, by its release and the user namespace; None if undecided."""
+    if in_user_namespace:
+        return False  # the kernel refuses it to those who are not root of the machine
+    numbers = re.match(r"(\d+)\.(\d+)", release)
+    is_new = numbers is not None and (int(numbers[1]), int(numbers[2])) >= _FIRST_WITH_NOSWAP
+    return True if is_new else None
+
+
+def _try_noswap(root: Path) -> bool:
     with doing("try a mount below", root), tempfile.TemporaryDirectory(prefix="tmpfs-noswap-test-", dir=root) as path:
         try:
             mount("tmpfs", Path(path), fs_type="tmpfs", options=("noswap",))
@@ -52,12 +73,3 @@ def find_noswap(root: Path) -> bool:
             return False
         unmount(Path(path))
         return True
-
-
-def has_noswap(release: str, uid_map: str) -> bool | None:
-    """Return whether the kernel knows the option, by its release and the user namespace; None if undecided."""
-    if tuple(uid_map.split()) != _ALL_IDS:
-        return False
-    numbers = re.match(r"(\d+)\.(\d+)", release)
-    is_new = numbers is not None and (int(numbers[1]), int(numbers[2])) >= _FIRST_WITH_NOSWAP
-    return True if is_new else None

@@ -37,6 +37,7 @@ class PodVolumes:
                 volume.path,
                 read_only=volume.attributes.read_only,
                 relabels=volume.attributes.managed and volume.attributes.relabels,
+                gid=volume.attributes.gid,
             )
             for name, volume in self._manager.mounted_volumes(uid).items()
         }

@@ -129,7 +129,7 @@ class DesiredState:
 
     def put(self, mount: DesiredMount) -> None:
         self._mounts.setdefault(mount.key.uid, {})[mount.key] = mount
-        for ref in volume_objects(mount.volume, mount.pod.metadata.namespace):
+        for ref in volume_objects(mount.volume, mount.pod):
             self._users.setdefault(ref, set()).add(mount.key)
 
     def touch(self, key: MountKey) -> None:
@@ -143,7 +143,7 @@ class DesiredState:
 
     def remove_pod(self, uid: PodUID) -> None:
         for mount in self._mounts.pop(uid, {}).values():
-            for ref in volume_objects(mount.volume, mount.pod.metadata.namespace):
+            for ref in volume_objects(mount.volume, mount.pod):
                 users = self._users.get(ref, set())
                 users.discard(mount.key)
                 if not users:

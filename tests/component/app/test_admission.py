@@ -2,15 +2,20 @@
 
 from datetime import timedelta
 
+import pytest
 from msgspec.structs import replace
 
 from klet.aio.clock import LoopClock
 from klet.api.container import ContainerPort
+from klet.api.handlers import Lifecycle
+from klet.api.placement import Taint, Toleration
+from klet.model.features import PodFeatures
 from klet.node.settings import NodeSettings
 from klet.simulation import DrivenPodSource, SimulatedNode
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime
 from klet.testing.loop import EPOCH, run_virtual
+from klet.wire import cri_v1_pb2 as cri
 
 A_WHILE = timedelta(seconds=10)
 
@@ -177,3 +182,56 @@ def test_a_pod_makes_room_for_a_static_one():
     assert (disrupted.status, disrupted.reason) == ("True", "TerminationByKubelet")
     (recorded,) = [finding for finding in findings if finding.decision == "Preempting"]
     assert (recorded.subject.name, recorded.message) == ("victim", message)
+
+
+@pytest.mark.parametrize(
+    ("source", "features", "phase"),
+    [
+        pytest.param("api", PodFeatures(taint_comparisons=True), "Running", id="a toleration that compares"),
+        pytest.param("api", PodFeatures(), "Failed", id="without its gate it tolerates nothing"),
+        pytest.param("file", PodFeatures(), "Running", id="a static pod runs all the same"),
+    ],
+)
+def test_a_taint_of_the_node_that_a_pod_does_not_tolerate(source, features, phase):
+    node = new_node()
+    node.taints = (Taint(key="sla", value="950", effect="NoExecute"),)
+    pod = make_pod(uid="uid-1", source=source)
+    tolerations = (Toleration(key="sla", operator="Lt", value="990", effect="NoExecute"),)
+    pod = replace(pod, spec=replace(pod.spec, tolerations=tolerations))
+
+    async def story():
+        wanted = DrivenPodSource()
+        async with node.run_agent(wanted, features=features) as running:
+            wanted.add(pod)
+            await LoopClock(epoch=EPOCH).sleep(A_WHILE)
+            return running.agent.statuses.get("uid-1")
+
+    status = run_virtual(story())
+    assert status.phase == phase
+    if phase == "Failed":
+        message = "Pod was rejected: Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
+        assert (status.reason, status.message) == ("TaintToleration", message)
+
+
+@pytest.mark.parametrize(
+    ("features", "expected"),
+    [
+        pytest.param(PodFeatures(stop_signals=True), "SIGUSR1", id="with the gate"),
+        pytest.param(PodFeatures(), None, id="nothing without it"),
+    ],
+)
+def test_a_stop_signal_reaches_the_runtime_and_the_status(features, expected):
+    node = new_node()
+    container = replace(make_container("main"), lifecycle=Lifecycle(stop_signal="SIGUSR1"))
+
+    async def story():
+        wanted = DrivenPodSource()
+        async with node.run_agent(wanted, features=features) as running:
+            wanted.add(make_pod(container, uid="uid-1", source="api"))
+            await LoopClock(epoch=EPOCH).sleep(A_WHILE)
+            return running.agent.statuses.get("uid-1")
+
+    [status] = run_virtual(story()).container_statuses
+    assert status.stop_signal == expected
+    [made] = node.runtime.containers()
+    assert made.config.stop_signal == (cri.SIGUSR1 if expected else cri.RUNTIME_DEFAULT)

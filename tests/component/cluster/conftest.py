@@ -17,7 +17,7 @@ from klet.api.codec import convert
 from klet.api.meta import ObjectMeta
 from klet.api.node import Node
 from klet.api.pod import Pod
-from klet.app.cluster.join import Cluster, find_host_ips
+from klet.app.cluster.join import Cluster, find_host_ips, find_node_taints
 from klet.app.cluster.node import ReportSettings
 from klet.app.cluster.objects import ObjectSettings, build_served_objects
 from klet.app.node import NodeSpecification, build_node
@@ -29,6 +29,7 @@ from klet.kube.informer import Informer
 from klet.kube.node_informers import build_informers
 from klet.model.roles import PodSink
 from klet.node.pod_cidrs import PodCidrs
+from klet.node.settings import NodeSettings
 from klet.offline.keeping import Offline
 from klet.offline.outage import Outage
 from klet.offline.sealing import load_sealer
@@ -78,6 +79,9 @@ class ClusterNode:
         self.nodes: Informer[Node]
         self.offline_after: timedelta | None = None
         """Set it for an agent that goes on without its API server."""
+        self.declared_features: tuple[str, ...] | None = None
+        """What the node declares that it can do."""
+        self.has_pod_certificates = True
         self.watch_clock: Clock = self.clock
         """By which watches wait before they are tried again."""
         self.gates = resolve_gates({})
@@ -97,17 +101,24 @@ class ClusterNode:
         sink = GatedPods(is_enabled=self.gates.enabled, sink=changes)
         cluster = await self._join(strategy, events=recorder, sink=sink)
         self.machine.has_image_volumes = self.gates.enabled("ImageVolume")
-        settings = simulated_settings(8, node=self.machine.settings)
-        settings = replace(settings, has_pod_level_resources=self.gates.enabled("PodLevelResources"))
+        settings = replace(
+            simulated_settings(8, node=self._node_settings()),
+            has_pod_level_resources=self.gates.enabled("PodLevelResources"),
+            declared_features=self.declared_features,
+        )
         async with run_in_process(self.machine.runtime, clock=self.clock) as runtime:
             ports = self.machine.build_ports(runtime, changes, seed=1, objects=cluster.objects, recorder=recorder)
             addresses = find_host_ips(cluster, expected=tuple(map(str, self.machine.machine.addresses)))
-            ports = replace(ports, host_ips=addresses, node_ips=addresses)
+            taints = find_node_taints(cluster)
+            ports = replace(ports, host_ips=addresses, node_ips=addresses, node_taints=taints)
             node = build_node(NodeSpecification(settings=settings, ports=ports, cluster=cluster))
             self.pods, self.nodes = cluster.informers.pods, cluster.informers.node
             self.statuses = node.agent.statuses
             async with running(node.parts):
                 yield
+
+    def _node_settings(self) -> NodeSettings:
+        return replace(self.machine.settings, declared_features=self.declared_features or ())
 
     async def _join(self, strategy: str, *, events: EventingRecorder, sink: PodSink) -> Cluster:
         randomness = random.Random(1)
@@ -120,7 +131,11 @@ class ClusterNode:
             clients,
             informers,
             settings=ObjectSettings(
-                node_name=NODE, strategy=strategy, sync_period=timedelta(minutes=1), has_trust_bundles=True
+                node_name=NODE,
+                strategy=strategy,
+                sync_period=timedelta(minutes=1),
+                has_trust_bundles=True,
+                has_pod_certificates=self.has_pod_certificates,
             ),
             offline=offline,
             clock=self.clock,
@@ -131,10 +146,11 @@ class ClusterNode:
             informers=informers,
             offline=offline,
             objects=served.objects,
+            certificates=served.certificates,
             events=events,
             sink=sink,
             cidrs=PodCidrs(users=(self.cidrs,)),
-            reports=ReportSettings(node=self.machine.settings),
+            reports=ReportSettings(node=self._node_settings()),
             parts=(*informers.followed, *served.parts),
         )
 

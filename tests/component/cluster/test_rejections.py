@@ -7,6 +7,7 @@ import pytest
 
 from klet.aio.clock import SystemClock
 from klet.api.event import Event
+from klet.api.node import Node
 from klet.kube.informer import Informer, InformerSettings
 from klet.kube.watch import WatchScope
 from klet.node.settings import NodeSettings
@@ -118,3 +119,19 @@ async def test_a_pod_with_a_claim_waits_and_says_why(node, cluster):
         waiting = await node.until(lambda pod: pod is not None and pod.status.container_statuses, "claiming")
         assert waiting.status.phase == "Pending"
         assert node.machine.runtime.sandboxes() == ()
+
+
+async def test_a_pod_that_does_not_tolerate_a_taint_of_the_node_is_rejected(node, cluster):
+    taint = {"key": "maintenance", "effect": "NoExecute"}
+    await cluster.client.patch(Node, "node", patch={"spec": {"taints": [taint]}})
+    async with node.run():
+        await node.bind("tolerant", tolerations=[{"key": "maintenance", "operator": "Exists"}])
+        await node.until_running("tolerant")
+        await node.bind("rejected")
+        rejected = await node.until(lambda pod: pod is not None and pod.status.phase == "Failed", "rejected")
+        message = "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
+        assert (rejected.status.reason, rejected.status.message) == (
+            "TaintToleration",
+            f"Pod was rejected: {message}",
+        )
+        assert await first_warning(cluster, "rejected") == ("TaintToleration", message)

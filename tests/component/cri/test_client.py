@@ -25,6 +25,7 @@ from klet.cri.errors import (
     Unimplemented,
 )
 from klet.cri.events import ContainerdEvents, CriEvents, EventKind
+from klet.model.verbosity import REQUEST_STARTS, REQUESTS
 from klet.wire import cri_v1_pb2 as pb
 from klet.wire.methods import methods_of, service_handler
 
@@ -370,3 +371,36 @@ async def test_an_event_that_is_no_message_is_an_error(garbage):
     async with aclosing(CriEvents(runtime=garbage).subscribe()) as events:
         with pytest.raises(CriError, match="failed to unmarshal"):
             await anext(events)
+
+
+async def test_calls_are_logged_without_what_they_carry(client, server, caplog):
+    caplog.set_level(REQUESTS, logger="klet.cri.connection")
+    login = pb.AuthConfig(username="me", password="hunter2")
+    await client.pull_image(pb.PullImageRequest(image=pb.ImageSpec(image="i"), auth=login))
+    server.answers["StartContainer"] = (grpc.StatusCode.NOT_FOUND, "no such container")
+    with pytest.raises(CriNotFound):
+        await client.start_container(pb.StartContainerRequest(container_id="c"))
+    lines = [(each.message, each.method, each.status) for each in caplog.records]
+    assert lines == [
+        ("CRI response", "/runtime.v1.ImageService/PullImage", "OK"),
+        ("CRI response", "/runtime.v1.RuntimeService/StartContainer", "NotFound"),
+    ]
+    assert all(each.milliseconds >= 0 for each in caplog.records)
+    assert "hunter2" not in "".join(str(vars(each)) for each in caplog.records)
+
+
+async def test_calls_are_logged_as_they_begin_and_when_they_are_called_off(client, server, caplog):
+    caplog.set_level(REQUEST_STARTS, logger="klet.cri.connection")
+    begun = asyncio.Event()
+
+    async def hang():
+        begun.set()
+        await asyncio.Event().wait()
+
+    server.answers["Status"] = hang
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        task = group.create_task(client.status(pb.StatusRequest()))
+        await begun.wait()
+        assert [each.message for each in caplog.records] == ["CRI request"]
+        task.cancel()
+    assert [(each.message, each.status) for each in caplog.records[1:]] == [("CRI response", "Canceled")]

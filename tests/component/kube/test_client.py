@@ -1,10 +1,12 @@
 """Requests to an API server, and what its refusals become."""
 
+import asyncio
 from datetime import timedelta
 
 import msgspec
 import pytest
 
+from klet.agent_log.format import record_data
 from klet.aio.clock import SystemClock
 from klet.api.authentication import BoundObjectReference, TokenRequest, TokenRequestSpec, TokenReview, TokenReviewSpec
 from klet.api.config import ConfigMap, ServiceAccount
@@ -27,7 +29,8 @@ from klet.kube.errors import (
     Unreachable,
 )
 from klet.kube.throttle import Unlimited
-from klet.kube.transport import Transport
+from klet.kube.transport import HttpRequest, Transport
+from klet.model.verbosity import REQUEST_STARTS, REQUESTS
 from klet.testing.builders import make_pod
 
 
@@ -173,3 +176,46 @@ async def test_a_token_is_bound_to_its_pod(cluster):
     await cluster.client.delete(Pod, "p", "default", grace=0)
     review = await cluster.client.review("/apis/authentication.k8s.io/v1/tokenreviews", question)
     assert not review.status.authenticated
+
+
+async def test_requests_are_logged_without_what_they_carry(cluster, caplog):
+    caplog.set_level(REQUEST_STARTS, logger="klet.kube.transport")
+    await cluster.put("a", password="hunter2")
+    with pytest.raises(NotFound):
+        await cluster.client.get(ConfigMap, "none", "default")
+    lines = [(each.levelno, each.message, record_data(each)) for each in caplog.records]
+    made = {"verb": "POST", "url": f"http://127.0.0.1:{cluster.port}/api/v1/namespaces/default/configmaps"}
+    read = {"verb": "GET", "url": f"{made['url']}/none"}
+    for _, _, data in lines:
+        data.pop("milliseconds", None)
+    assert lines == [
+        (REQUEST_STARTS, "Request", made),
+        (REQUESTS, "Response", {**made, "status": "201 Created"}),
+        (REQUEST_STARTS, "Request", read),
+        (REQUESTS, "Response", {**read, "status": "404 Not Found"}),
+    ]
+    assert "hunter2" not in caplog.text
+    assert "secret" not in caplog.text  # the token
+
+
+async def test_a_watch_is_logged_when_it_begins(cluster, following, caplog):
+    caplog.set_level(REQUESTS, logger="klet.kube.transport")
+    async with asyncio.TaskGroup() as group:
+        informer = cluster.informer()
+        task = group.create_task(informer.run())
+        await informer.until_synced()
+        task.cancel()
+    assert any("watch=" in each.url for each in caplog.records if each.message == "Response")
+
+
+async def test_credentials_in_the_address_of_the_server_are_not_logged(cluster, caplog):
+    caplog.set_level(REQUEST_STARTS, logger="klet.kube.transport")
+    login = Login()
+    transport = Transport(
+        access=Access(server=f"http://user:hunter2@127.0.0.1:{cluster.port}", login=login),
+        credentials=Credentials(login=login, clock=SystemClock()),
+    )
+    await transport.send(HttpRequest("GET", "/version"), timeout=timedelta(seconds=10))
+    await transport.close()
+    assert len(caplog.records) == 2
+    assert "hunter2" not in "".join(str(record_data(each)) for each in caplog.records)

@@ -24,7 +24,7 @@ from klet.probes.handler import ProbeAnswer, ProbeOutcome
 from klet.probes.manager import ProbeManager
 from klet.probes.periods import ANNOTATION
 from klet.probes.results import ProbeResults
-from klet.runtime.restart import restarts_after
+from klet.runtime.restart import comes_back, restarts_after
 from klet.status.board import StatusBoard
 from klet.status.generate import PodStatusInputs, generate_status
 from klet.testing.builders import make_container, make_pod, make_record, make_status
@@ -94,7 +94,7 @@ class Node:
             statuses=self.board,
             results=self.results,
             prober=self.prober,
-            restarts=restarts_after,
+            restarts=comes_back,
             recorder=self.journal,
             clock=self.clock,
             randomness=random.Random(seed),

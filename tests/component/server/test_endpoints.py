@@ -7,6 +7,7 @@ import aiohttp
 import pytest
 
 from klet.aio.clock import SystemClock
+from klet.model.verbosity import CHANGES
 from klet.server.endpoints import ENDPOINT_GROUPS, EndpointSupport, ListenerKind, WithoutDebugging
 from klet.server.listener import HealthListener, ListenAddress, ReadOnlyListener, listen_on
 from klet.server.routes.klet import KletRoutes
@@ -146,3 +147,21 @@ def assert_without_debugging(answers, kind):
         else:
             is_served = kind in group.listeners_of(endpoint)
             assert (path, answer[0]) == (path, 200 if is_served else 404)
+
+
+async def test_requests_are_logged_from_verbosity_3_on_without_their_query(kubelet, caplog):
+    caplog.set_level(CHANGES, logger="klet.server.application")
+    async with kubelet.session(headers={"User-Agent": "x" * 1000}) as session:
+        await ask(session, [(None, None, "GET", "/pods?password=hunter2"), (None, None, "GET", "/" + "y" * 1000)])
+    [first, second] = [each for each in caplog.records if each.message == "HTTP"]
+    assert (first.levelno, first.verb, first.URI, first.resp, first.srcIP) == (
+        CHANGES,
+        "GET",
+        "/pods",
+        200,
+        "127.0.0.1",
+    )
+    assert first.latency.endswith("ms")
+    assert second.resp == 404
+    assert max(len(second.URI), len(second.userAgent)) <= 256
+    assert "hunter2" not in str([vars(each) for each in caplog.records])

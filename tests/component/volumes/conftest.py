@@ -16,6 +16,7 @@ from klet.api.codec import convert
 from klet.api.config import ConfigMap
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
+from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.host.inotify import watch_directory
 from klet.kube.informer import InformerSettings
 from klet.model.causes import CauseId, Finding
@@ -87,6 +88,7 @@ class VolumeNode:
             objects=self.objects,
             tokens=self.tokens,
             trust=NoTrustBundles(),
+            certificates=NoPodCertificates(),
             node=Resources(),
             mounter=self.mounter,
             threads=threads,

@@ -171,12 +171,17 @@ class Node:
     @asynccontextmanager
     async def run(self, *arguments: str, **settings):
         """Run the agent until the end of the block; it is killed there unless it ended before."""
-        async with self.started(*arguments, **settings) as process:
-            connector = aiohttp.UnixConnector(path=str(self.root / "klet.sock"))
-            async with aiohttp.ClientSession(connector=connector) as session:
-                agent = RunningAgent(process=process, session=session, root=self.root, log=self.log)
-                await self._until_it_answers(agent)
-                yield agent
+        async with self.started(*arguments, **settings) as process, self.answering(process) as agent:
+            yield agent
+
+    @asynccontextmanager
+    async def answering(self, process: asyncio.subprocess.Process):
+        """The agent of a process, once it answers."""
+        connector = aiohttp.UnixConnector(path=str(self.root / "klet.sock"))
+        async with aiohttp.ClientSession(connector=connector) as session:
+            agent = RunningAgent(process=process, session=session, root=self.root, log=self.log)
+            await self._until_it_answers(agent)
+            yield agent
 
     @asynccontextmanager
     async def started(self, *arguments: str, **settings):

@@ -73,7 +73,7 @@ class Api:
     async def until_event(self, reason: str, *, about: str) -> Event:
         """An Event of this reason, about the object of this name."""
         selector = (("fieldSelector", f"involvedObject.name={about},reason={reason}"),)
-        async with self._informer(Event, WatchScope("default", selector)) as events:
+        async with self.informer(Event, WatchScope("default", selector)) as events:
             found = await self._until(events, events.all, bool, f"{about}: Event {reason}")
         return found[0]
 
@@ -114,7 +114,7 @@ class Api:
         return found
 
     @asynccontextmanager
-    async def _informer(self, struct, scope) -> AsyncGenerator[Informer, None]:
+    async def informer(self, struct, scope) -> AsyncGenerator[Informer, None]:
         async with informing(self.client, self.plane, (struct, scope)) as (informer,):
             yield informer
 

@@ -14,6 +14,7 @@ from klet.api.codec import convert
 from klet.api.config import ConfigMap, Secret
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
+from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.host import mounts
 from klet.host.mounts import Propagation
 from klet.model.objects import IssuedToken
@@ -80,12 +81,13 @@ class MountingNode:
             objects=self.objects,
             tokens=Tokens(),
             trust=NoTrustBundles(),
+            certificates=NoPodCertificates(),
             node=Resources(),
             mounter=HostMounter(),
             threads=threads,
             clock=clock,
             has_api=True,
-            noswap=find_noswap(root),
+            noswap=find_noswap(root, in_user_namespace=False),
         )
         directories = PodDirectories(layout=Layout(root), threads=threads)
         self.volumes = VolumeManager(

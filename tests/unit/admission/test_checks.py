@@ -9,6 +9,7 @@ from klet.allocation.book import AllocationBook
 from klet.api.codec import convert
 from klet.api.container import ContainerPort, EphemeralContainer
 from klet.api.meta import ObjectMeta
+from klet.api.placement import Taint, Toleration
 from klet.api.pod import Pod, PodOS, PodStatus
 from klet.api.security import AppArmorProfile, PodSecurityContext, SecurityContext, Sysctl
 from klet.testing.builders import make_container, make_pod
@@ -303,3 +304,39 @@ def test_a_critical_pod_beside_critical_pods():
         "to preempt: no set of running pods found to reclaim resources: [(res: pods, q: 1), ]"
     )
     assert (verdict.reason, verdict.message) == ("UnexpectedAdmissionError", message)
+
+
+TAINTED = (Taint(key="maintenance", effect="NoSchedule"), Taint(key="sla", value="950", effect="NoExecute"))
+UNTOLERATED = "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
+
+
+def tolerating(*tolerations: Toleration, source: str = "api"):
+    pod = make_pod(source=source)
+    return replace(pod, spec=replace(pod.spec, tolerations=tolerations))
+
+
+@pytest.mark.parametrize(
+    ("pod", "comparisons", "is_admitted"),
+    [
+        pytest.param(tolerating(), False, False, id="a NoExecute taint that it does not tolerate"),
+        pytest.param(tolerating(source="file"), False, True, id="a static pod runs all the same"),
+        pytest.param(tolerating(Toleration(key="sla", operator="Exists")), False, True, id="one that it tolerates"),
+        pytest.param(tolerating(Toleration(key="sla", operator="Lt", value="990")), True, True, id="by a comparison"),
+        pytest.param(
+            tolerating(Toleration(key="sla", operator="Lt", value="990")), False, False, id="without its gate"
+        ),
+        pytest.param(
+            tolerating(Toleration(key="sla", operator="Gt", value="990")), True, False, id="by which it fails"
+        ),
+    ],
+)
+def test_taints(pod, comparisons, is_admitted):
+    found = find_rejection(pod, [], taints=TAINTED, compares_taints=comparisons)
+    assert (found is None) is is_admitted
+    if found is not None:
+        assert (found.reason, found.message) == ("TaintToleration", UNTOLERATED)
+        assert found.measurements["taint"] == "sla=950:NoExecute"
+
+
+def test_a_taint_that_only_keeps_pods_from_being_scheduled_is_not_looked_at():
+    assert find_rejection(tolerating(), [], taints=TAINTED[:1]) is None

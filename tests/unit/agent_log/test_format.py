@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from klet.agent_log.format import MOST, WINDOW, FloodFilter, JsonFormatter, TextFormatter, record_data, start_logging
+from klet.agent_log.format import MOST, WINDOW, FloodFilter, JsonFormatter, TextFormatter, record_data
 from klet.model.foreign_text import LONGEST_OUTPUT
+from klet.model.verbosity import CHANGES, REQUESTS
 
 INSTANT = 1893456000.123456
 
@@ -29,17 +30,6 @@ def utc(monkeypatch):
     yield
     monkeypatch.undo()
     time.tzset()
-
-
-@pytest.fixture
-def loggers():
-    """The loggers as they were, after the test."""
-    root, own = logging.getLogger(), logging.getLogger("klet")
-    before = (root.handlers[:], root.level, own.level)
-    yield root, own
-    root.handlers[:], root.level, own.level = before
-    root.setLevel(before[1])
-    own.setLevel(before[2])
 
 
 @pytest.mark.parametrize(
@@ -93,7 +83,9 @@ def test_a_trace_follows_in_text():
 @pytest.mark.parametrize(
     ("level", "verbosity"),
     [
+        pytest.param(REQUESTS, {"v": 6}, id="requests have verbosity 6"),
         pytest.param(logging.DEBUG, {"v": 4}, id="debugging lines have verbosity 4"),
+        pytest.param(CHANGES, {"v": 3}, id="changes have verbosity 3"),
         pytest.param(logging.INFO, {"v": 0}, id="information"),
         pytest.param(logging.WARNING, {"v": 0}, id="warnings"),
         pytest.param(logging.ERROR, {}, id="errors have none"),
@@ -150,33 +142,6 @@ def test_short_values_keep_their_form_in_json():
 def test_only_what_the_caller_gave_is_data():
     assert record_data(record(pod="web")) == {"pod": "web"}
     assert record_data(record()) == {}
-
-
-@pytest.mark.parametrize(("verbosity", "lines"), [(0, 1), (3, 1), (4, 2), (10, 2)])
-def test_debugging_lines_come_from_verbosity_4_on(loggers, verbosity, lines):
-    stream = io.StringIO()
-    start_logging(as_json=False, verbosity=verbosity, stream=stream)
-    logger = logging.getLogger("klet.test")
-    logger.debug("Looked")
-    logger.info("Changed")
-    logging.getLogger("someone.else").info("Chatter")
-    assert len(stream.getvalue().splitlines()) == lines
-
-
-def test_logs_as_json(loggers):
-    stream = io.StringIO()
-    start_logging(as_json=True, verbosity=0, stream=stream)
-    logging.getLogger("someone.else").warning("Trouble", extra={"node": "n"})
-    line = json.loads(stream.getvalue())
-    assert (line["msg"], line["node"]) == ("Trouble", "n")
-
-
-def test_starting_again_does_not_double_the_lines(loggers):
-    stream = io.StringIO()
-    for _ in range(2):
-        start_logging(as_json=False, verbosity=0, stream=stream)
-    logging.getLogger("klet.test").info("Once")
-    assert len(stream.getvalue().splitlines()) == 1
 
 
 HOSTILE = "/pods/\x9b31m\x9d\x85\x7f\u202e\x1b[2J"

@@ -19,6 +19,13 @@ TAINT = Taint(key="k", value="5", effect="NoExecute")
         pytest.param(Toleration(key="k", operator="Gt", value="5"), False, id="the taint is not greater"),
         pytest.param(Toleration(key="k", operator="Lt", value="6"), True, id="the taint is less"),
         pytest.param(Toleration(key="k", operator="Lt", value="x"), False, id="not a number"),
+        pytest.param(Toleration(key="k", operator="Gt", value="+4"), False, id="a number that is not canonical"),
+        pytest.param(Toleration(key="k", operator="Gt", value="04"), False, id="nor with a zero before it"),
+        pytest.param(Toleration(key="k", operator="Gt", value="-4"), True, id="a negative one"),
+        pytest.param(Toleration(key="k", operator="Lt", value="9223372036854775807"), True, id="the largest number"),
+        pytest.param(
+            Toleration(key="k", operator="Lt", value="9223372036854775808"), False, id="one that is too large"
+        ),
         pytest.param(Toleration(key="k", operator="Near"), False, id="an unknown operator"),
     ],
 )
@@ -35,3 +42,8 @@ def test_find_untolerated_looks_only_at_the_effects_asked_for():
     only_b = (Toleration(key="b", operator="Exists"),)
     assert find_untolerated(taints, only_b, effects=("NoExecute",)) == TAINT
     assert find_untolerated(taints, (*only_b, Toleration(key="k", operator="Exists")), effects=("NoExecute",)) is None
+
+
+def test_a_taint_that_is_no_number_is_compared_with_nothing():
+    taint = Taint(key="k", value="05", effect="NoExecute")
+    assert not tolerates(Toleration(key="k", operator="Gt", value="4"), taint, comparisons=True)

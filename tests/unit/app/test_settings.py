@@ -7,12 +7,18 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as change
 
+from klet.admission.declared_features import POD_RESIZE, RESTART_ALL
+from klet.agent_log.start import LogSettings
+from klet.agent_log.vmodule import VModuleRule
+from klet.aio.clock import SystemClock
+from klet.app.boards import build_boards
 from klet.app.settings import (
     LONGEST_REQUEST,
     STARTS_PER_CPU,
     check_settings,
     choose_legacy_logs,
     cut_container_rules,
+    cut_log_settings,
     cut_pod_cgroup_rules,
     cut_qos_rules,
     cut_settings,
@@ -21,7 +27,10 @@ from klet.app.settings import (
 from klet.config.command_line import Settings, parse_command_line
 from klet.config.errors import ConfigError
 from klet.config.sections import MemorySwap
+from klet.config.without_effect import GATES
 from klet.host.machine.info import MachineInfo
+from klet.metrics import Deprecation
+from klet.model.memory import AgentMemory
 from klet.node.capacity import expect_allocatable
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.config.id_blocks import UserIdSettings
@@ -59,6 +68,28 @@ def cut(*arguments: str):
     return cut_settings(given(*arguments), MACHINE)
 
 
+DECLARES = "--feature-gates=NodeDeclaredFeatures=true"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "declared"),
+    [
+        pytest.param([], None, id="the gate is off"),
+        pytest.param([DECLARES], ("GuaranteedQoSPodCPUResize",), id="no CPU manager"),
+        pytest.param([f"{DECLARES},ContainerStopSignals=true"], ("GuaranteedQoSPodCPUResize",), id="another gate"),
+        pytest.param([DECLARES, "--cpu-manager-policy=static", "--kube-reserved=cpu=1"], (), id="exclusive CPUs"),
+    ],
+)
+def test_features_that_a_node_declares(arguments, declared):
+    assert cut(*arguments).declared_features == declared
+
+
+def test_a_feature_whose_gate_klet_does_not_act_upon_is_not_declared():
+    gates = f"{DECLARES}," + ",".join(f"{name}=true" for name in (RESTART_ALL, POD_RESIZE))
+    declared = cut(gates).declared_features
+    assert {RESTART_ALL, POD_RESIZE} - set(declared) == {RESTART_ALL, POD_RESIZE} & GATES
+
+
 def test_name_servers_that_are_none_are_left_out():
     assert cut("--cluster-dns=010.96.0.10,junk").dns.cluster_dns == ("10.96.0.10",)
 
@@ -66,6 +97,25 @@ def test_name_servers_that_are_none_are_left_out():
 def test_a_deadline_that_grpc_would_take_for_the_past_is_cut():
     assert cut("--runtime-request-timeout=2562047h").request_timeout == LONGEST_REQUEST
     assert cut("--runtime-request-timeout=3m").request_timeout == timedelta(minutes=3)
+
+
+@pytest.mark.parametrize(
+    ("gates", "first", "longest"),
+    [
+        pytest.param("", 10, 300, id="upstream's defaults"),
+        pytest.param("ReduceDefaultCrashLoopBackOffDecay=true", 1, 300, id="the field's own default goes first"),
+        pytest.param("ReduceDefaultCrashLoopBackOffDecay=true,KubeletCrashLoopBackOffMax=false", 1, 60,
+                     id="without the field, the reduced maximum"),
+    ],
+)  # fmt: skip
+def test_the_delays_of_crash_loops_go_by_two_gates(gates, first, longest):
+    document = b"{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, address: 127.0.0.1}"
+    alone = ("--authentication-token-webhook=false", "--anonymous-auth=true", "--authorization-mode=AlwaysAllow")
+    arguments = ("--config=/k.yaml", f"--feature-gates={gates}", *alone)
+    parsed = parse_command_line(arguments, read_file=lambda _path: document, list_dir=lambda _path: [])
+    assert isinstance(parsed, Settings)
+    limits = cut_settings(parsed, MACHINE).crash_backoff
+    assert (limits.first.total_seconds(), limits.longest.total_seconds()) == (first, longest)
 
 
 def test_gates_that_take_a_kind_of_pod_or_volume_away():
@@ -87,6 +137,16 @@ def test_rules_for_static_pods_go_by_gates(gates, restart_rules, host_network):
     assert not options.resource_is_pod
     assert options.container_restart_rules is restart_rules
     assert options.user_namespaces_host_network is host_network
+
+
+def test_what_other_gates_allow_static_pods_to_use():
+    usual = cut_validation_options(given())
+    assert (usual.restart_all_containers, usual.taint_comparisons) == (False, False)
+    gates = (
+        "RestartAllContainersOnContainerExits=true,NodeDeclaredFeatures=true,TaintTolerationComparisonOperators=true"
+    )
+    allowed = cut_validation_options(given(f"--feature-gates={gates}"))
+    assert (allowed.restart_all_containers, allowed.taint_comparisons) == (True, True)
 
 
 def test_starts_in_flight_go_by_the_cpus_that_the_agent_may_use():
@@ -275,3 +335,34 @@ def test_reserved_cpus_stand_in_for_both_amounts():
     given = settings("--reserved-cpus=0", "--kube-reserved=cpu=500m,memory=1Gi", "--system-reserved=cpu=700m")
     left = left_for_pods(given, V2)
     assert (left["cpu"], left["memory"]) == ("1", "7Gi")
+
+
+ALPHA = "--feature-gates=LoggingAlphaOptions=true"
+STREAMS = ("--log-text-split-stream", "--log-text-info-buffer-size=2Ki", "--log-json-info-buffer-size=3Ki")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param([], LogSettings(), id="the defaults"),
+        pytest.param(["-v=3"], LogSettings(verbosity=3), id="verbosity"),
+        pytest.param(["--vmodule=pleg=4,sync/*=5"],
+                     LogSettings(vmodule=(VModuleRule("pleg", 4), VModuleRule("sync/*", 5))), id="by module"),
+        pytest.param(["--log-flush-frequency=1m"], LogSettings(flush_seconds=60.0), id="flushes"),
+        pytest.param([ALPHA, *STREAMS], LogSettings(is_split=True, info_buffer=2048), id="the streams of text"),
+        pytest.param([ALPHA, *STREAMS, "--logging-format=json"], LogSettings(as_json=True, info_buffer=3072),
+                     id="the streams of JSON"),
+    ],
+)  # fmt: skip
+def test_how_the_agent_logs(arguments, expected):
+    assert cut_log_settings(given(*arguments).config) == expected
+
+
+@pytest.mark.parametrize(("version", "is_shown"), [("", False), ("1.34", True)])
+def test_hidden_metrics_are_shown_for_the_previous_version(version, is_shown):
+    settings = given()
+    config = replace(settings.config, show_hidden_metrics_for_version=version)
+    cut = cut_settings(replace(settings, config=config), MACHINE)
+    metrics = build_boards(cut, AgentMemory(), SystemClock()).metrics
+    metrics.counter("old_total", "Old.", deprecation=Deprecation("1.34.0"))
+    assert (b"old_total 0" in metrics.write()) is is_shown

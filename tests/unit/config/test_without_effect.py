@@ -37,6 +37,8 @@ FLAGS_IN_CONFIG = {
 GATES_IN_CONFIG = {
     "KubeletCrashLoopBackOffMax": "crashLoopBackOff has a default by it",
     "KubeletEnsureSecretPulledImages": "imagePullCredentialsVerificationPolicy has a default by it",
+    "LoggingAlphaOptions": "splitStream and infoBufferSize are refused by it",
+    "LoggingBetaOptions": "the format json is refused by it",
     "RotateKubeletServerCertificate": "serverTLSBootstrap is refused by it",
 }
 STANDALONE = {
@@ -128,9 +130,9 @@ def test_every_gate_acts_or_stands_in_the_table():
                      "order when the machine shuts down", id="a shutdown in order"),
         pytest.param({"containerLogMaxFiles": 9}, "containerLogMaxFiles (--container-log-max-files) has no effect yet: "
                      "container logs are not rotated", id="rotation"),
-        pytest.param({"featureGates.KubeletPSI": False, "featureGates.ContainerStopSignals": True},
+        pytest.param({"featureGates.KubeletPSI": False, "featureGates.VolumeLimitScaling": True},
                      "featureGates (--feature-gates): klet does not ask about these gates yet: "
-                     "ContainerStopSignals=true, KubeletPSI=false", id="gates"),
+                     "KubeletPSI=false, VolumeLimitScaling=true", id="gates"),
     ],
 )  # fmt: skip
 def test_warned_of_once(with_file, fields, warning):
@@ -140,8 +142,9 @@ def test_warned_of_once(with_file, fields, warning):
 @pytest.mark.parametrize(
     ("flags", "warning"),
     [
-        pytest.param(["--lock-file=/run/x"], "--lock-file has no effect yet: klet locks its root directory and no "
-                     "other file", id="a flag without a field"),
+        pytest.param(["--housekeeping-interval=1s"], "--housekeeping-interval has no effect yet: the usage of "
+                     "containers is not measured yet, so nothing is repeated in this interval",
+                     id="a flag without a field"),
         pytest.param(["--boot-id-file=/x"], "--boot-id-file has no effect yet: klet has no cAdvisor", id="cAdvisor"),
         pytest.param(["--oom-score-adj=0"], "oomScoreAdj (--oom-score-adj) has no effect yet: the agent keeps the OOM "
                      "score with which it was started", id="a flag for a field"),
@@ -157,7 +160,7 @@ def test_flags_warned_of_once(with_file, flags, warning):
         pytest.param({}, [], id="nothing"),
         pytest.param({"evictionPressureTransitionPeriod": "0s", "imageMinimumGCAge": "0s"}, [], id="as kubeadm writes"),
         pytest.param({"evictionSoft": {}, "containerLogMaxFiles": 5, "cpuManagerPolicy": "none"}, [], id="defaults"),
-        pytest.param({}, ["--lock-file=", "--containerd-namespace=k8s.io"], id="the defaults of flags"),
+        pytest.param({}, ["--housekeeping-interval=10s", "--containerd-namespace=k8s.io"], id="the defaults of flags"),
         pytest.param({"serializeImagePulls": False}, [], id="what klet does anyway"),
         pytest.param({"makeIPTablesUtilChains": False, "imageGCHighThresholdPercent": 100}, [], id="what it lacks"),
         pytest.param({"featureGates.KubeletPSI": True}, [], id="a gate as it is"),

@@ -6,11 +6,13 @@ from datetime import timedelta
 
 import pytest
 
+from klet.agent_log.format import record_data
 from klet.api.klet_v1 import RecordedPod
 from klet.journal.records import CauseQuery
 from klet.journal.store import MOST_UNWRITTEN, Journal
 from klet.model.causes import CauseId, Finding, FindingSubject
 from klet.model.reasons import Reason, UnknownReason, read_reason
+from klet.model.verbosity import CHANGES
 from klet.testing.clock import ManualClock
 
 SECOND = timedelta(seconds=1)
@@ -338,3 +340,23 @@ def set_version(path, version: int) -> None:
     connection = sqlite3.connect(path)
     connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
+
+
+async def test_decisions_are_logged_from_verbosity_3_on(opened, caplog):
+    journal = await opened()
+    journal.record(finding("First"))
+    caplog.set_level(CHANGES, logger="klet.journal.store")
+    about = FindingSubject(namespace="ns", name="web", uid="u1", container="app")
+    journal.record(finding("Second", subject=about, message="because"))
+    journal.record(finding("Third", subject=FindingSubject()))
+    assert [record_data(each) for each in caplog.records if each.message == "Decision"] == [
+        {
+            "decision": "Second",
+            "decider": "test",
+            "reason": "because",
+            "pod": "ns/web",
+            "uid": "u1",
+            "container": "app",
+        },
+        {"decision": "Third", "decider": "test", "reason": ""},
+    ]

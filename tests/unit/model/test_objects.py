@@ -1,6 +1,7 @@
 """Which config maps and secrets a pod and its volumes refer to."""
 
 import pytest
+from msgspec.structs import replace
 
 from klet.api.certificates import ClusterTrustBundle, ClusterTrustBundleSpec
 from klet.api.codec import convert
@@ -80,12 +81,14 @@ def test_config_maps_of_a_pod(pod, names):
 
 
 def test_a_volume_shows_what_it_is_made_of():
-    volume = with_volume(
-        projected={"sources": [{"configMap": {"name": "a"}}, {"secret": {"name": "b"}}, {"downwardAPI": {}}]}
-    ).spec.volumes[0]
-    assert volume_objects(volume, "n") == {
+    certificate = {"podCertificate": {"signerName": "a.b/c", "keyType": "ED25519", "keyPath": "k"}}
+    sources = [{"configMap": {"name": "a"}}, {"secret": {"name": "b"}}, {"downwardAPI": {}}, certificate]
+    pod = with_volume(projected={"sources": sources})
+    pod = replace(pod, metadata=replace(pod.metadata, name="p", namespace="n"))
+    assert volume_objects(pod.spec.volumes[0], pod) == {
         ObjectRef(ObjectKind.CONFIG_MAP, "n", "a"),
         ObjectRef(ObjectKind.SECRET, "n", "b"),
+        ObjectRef(ObjectKind.POD_CERTIFICATE, "n", "p"),
     }
 
 

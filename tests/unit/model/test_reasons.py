@@ -37,10 +37,13 @@ NORMAL = """
     DeadlineExceeded SandboxChanged Created Started Killing Pulling Pulled BackOff
 """
 WARNING = """
-    Rebooted CgroupV1 ContainerGCFailed CheckLimitsForResolvConf MissingClusterDNS DNSConfigForming
-    SysctlForbidden NodePorts PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch OutOfpods AppArmor
-    SupplementalGroupsPolicyNotSupported UnexpectedAdmissionError Preempting HostIPsIPFamilyMismatch
-    FailedPrepareDynamicResources PodLevelResourcesNotSupported
+    Rebooted CgroupV1 PossibleMemoryBackedVolumesOnDisk ContainerGCFailed CheckLimitsForResolvConf MissingClusterDNS
+    DNSConfigForming PodFeatureUnsupported FailedNodeDeclaredFeaturesCheck
+    Denied CertificateOverdueForRefresh CertificateExpired
+    SysctlForbidden NodePorts TaintToleration PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch
+    PodLevelResourcesNotSupported
+    OutOfpods AppArmor SupplementalGroupsPolicyNotSupported UnexpectedAdmissionError Preempting
+    HostIPsIPFamilyMismatch FailedPrepareDynamicResources
     ExceededGracePeriod FailedKillPod FailedCreatePodContainer Failed FailedMount NetworkNotReady FailedSync
     FailedValidation FailedToRetrieveImagePullSecret FailedCreatePodSandBox FailedPodSandBoxStatus
     LifecycleHTTPFallback InspectFailed ErrImageNeverPull Unhealthy ProbeWarning FailedPostStartHook

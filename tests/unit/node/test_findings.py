@@ -2,10 +2,11 @@
 
 import pytest
 
+from klet.host.machine.info import MachineInfo
 from klet.model.causes import FindingSubject
 from klet.model.reasons import EventType, Reason
 from klet.node.conditions import PRESSURES
-from klet.node.findings import find_cgroup_v1, find_reboot, find_starting, find_status_change
+from klet.node.findings import find_cgroup_v1, find_reboot, find_start, find_starting, find_status_change
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,32 @@ def test_every_change_of_a_condition_is_an_event():
     events += [Reason.NODE_READY, Reason.NODE_NOT_READY, Reason.NODE_SCHEDULABLE, Reason.NODE_NOT_SCHEDULABLE]
     assert {event.event_type for event in events} == {EventType.NORMAL}
     assert len(set(events)) == 10
+
+
+NO_NOSWAP = (
+    "The tmpfs noswap option is not supported. Memory-backed volumes (e.g. secrets, emptyDirs, etc.) might be swapped "
+    "to disk and should no longer be considered secure."
+)
+
+
+@pytest.mark.parametrize(
+    ("machine", "noswap", "reasons"),
+    [
+        pytest.param({}, True, ["Starting"], id="nothing to warn of"),
+        pytest.param({}, False, ["Starting"], id="an old kernel without swap"),
+        pytest.param({"swap": 1 << 30}, True, ["Starting"], id="swap, and volumes can be kept out of it"),
+        pytest.param({"swap": 1 << 30}, False, ["Starting", "PossibleMemoryBackedVolumesOnDisk"],
+                     id="swap, and volumes cannot be kept out of it"),
+        pytest.param({"cgroup_version": 1, "swap": 1}, False,
+                     ["Starting", "CgroupV1", "PossibleMemoryBackedVolumesOnDisk"], id="all at once"),
+    ],
+)  # fmt: skip
+def test_what_a_node_reports_at_its_start(machine, noswap, reasons):
+    found = tuple(find_start(MachineInfo(cpus=1, memory=1, **machine), noswap=noswap))
+    assert [finding.decision for finding in found] == reasons
+
+
+def test_volumes_that_may_be_swapped_out_are_a_warning_in_upstreams_words():
+    [_, found] = find_start(MachineInfo(cpus=1, memory=1, swap=1), noswap=False)
+    assert (found.subject, found.message) == (FindingSubject(), NO_NOSWAP)
+    assert found.decision.event_type is EventType.WARNING

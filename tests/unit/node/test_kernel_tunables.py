@@ -9,8 +9,10 @@ from klet.node.kernel_tunables import (
     TunableError,
     TunablePlan,
     TunablePolicy,
+    WriteFailure,
     apply_tunables,
     choose_tunable_policy,
+    choose_write_failure,
     plan_tunables,
 )
 
@@ -87,6 +89,37 @@ class ReadOnly:
 def test_parameters_that_cannot_be_set():
     with pytest.raises(TunableError, match=r"cannot write vm\.overcommit_memory: Read-only"):
         apply_tunables(ReadOnly(), TunablePolicy.SET)
+
+
+@pytest.mark.parametrize(
+    ("in_user_namespace", "is_ignored", "rule"),
+    [
+        pytest.param(False, False, WriteFailure.FATAL, id="an ordinary node"),
+        pytest.param(False, True, WriteFailure.FATAL, id="the gate counts in a user namespace alone"),
+        pytest.param(True, False, WriteFailure.FATAL_WITH_HINT, id="rootless without the gate"),
+        pytest.param(True, True, WriteFailure.IGNORED, id="rootless with the gate"),
+    ],
+)
+def test_choose_write_failure(in_user_namespace, is_ignored, rule):
+    assert choose_write_failure(in_user_namespace=in_user_namespace, is_ignored=is_ignored) is rule
+
+
+def test_a_rootless_node_with_the_gate_goes_on(caplog):
+    with caplog.at_level("INFO"):
+        apply_tunables(ReadOnly(), TunablePolicy.SET, on_failure=WriteFailure.IGNORED)
+    ignored = [each for each in caplog.messages if each == "Updating kernel flag failed (running in UserNS, ignoring)"]
+    assert len(ignored) == 2
+
+
+def test_a_rootless_node_without_the_gate_learns_of_it(caplog):
+    with pytest.raises(TunableError, match="cannot write kernel"):
+        apply_tunables(ReadOnly(), TunablePolicy.SET, on_failure=WriteFailure.FATAL_WITH_HINT)
+    assert {each.hint for each in caplog.records} == {"enable KubeletInUserNamespace feature flag to ignore the error"}
+
+
+def test_a_gate_does_not_excuse_protected_values():
+    with pytest.raises(TunableError, match="invalid kernel flag"):
+        apply_tunables(ReadOnly(), TunablePolicy.REFUSE, on_failure=WriteFailure.IGNORED)
 
 
 def test_a_parameter_that_is_no_number(tmp_path):

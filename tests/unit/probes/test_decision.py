@@ -26,7 +26,11 @@ GOOD, BAD = ProbeOutcome(ProbeAnswer.SUCCESS), ProbeOutcome(ProbeAnswer.FAILURE,
 
 
 def rules(kind=READINESS, **given):
-    made = {"container": "main", "restarts": lambda code: code != 0, "agent_started": NOW - timedelta(hours=1)}
+    made = {
+        "container": "main",
+        "restarts": lambda code, _reported: code != 0,
+        "agent_started": NOW - timedelta(hours=1),
+    }
     return ProbeRules(kind=kind, **(made | given))
 
 
@@ -283,3 +287,17 @@ def test_playbook_of_a_container_that_never_starts():
         story.append((second, type(begun.next).__name__, [write.result for write in (*begun.writes, *result.writes)]))
     assert story[:4] == [(0, "Run", [UNKNOWN]), (5, "Run", []), (10, "Run", [FAILURE]), (15, "ProbeWait", [])]
     assert story[4] == (20, "Run", [None, UNKNOWN])
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_container_that_has_ended_is_probed_again_if_its_pod_restarts(goes_on):
+    asked = []
+
+    def restarts(code, status):
+        asked.append((code, status))
+        return goes_on
+
+    status = reported(ended(7))
+    following = begin_round(rules(restarts=restarts), KNOWN, status, is_deleted=False, now=NOW).next
+    assert following == (ProbeWait() if goes_on else Stop())
+    assert asked == [(7, status)]

@@ -12,7 +12,7 @@ STATE = ProbeState(id=ContainerId("main-0"))
 
 
 def describe(kind, outcome, *, state=STATE):
-    rules = ProbeRules(kind=kind, container="main", restarts=lambda _code: True, agent_started=NOW)
+    rules = ProbeRules(kind=kind, container="main", restarts=lambda _code, _reported: True, agent_started=NOW)
     return describe_outcome(POD, rules, state, end_round(rules, state, outcome), outcome)
 
 

@@ -1,6 +1,7 @@
 """The action tables: what one sync of a pod does, for every state of its sandbox and containers."""
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
@@ -11,7 +12,7 @@ from klet.api.pod import Pod
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult
 from klet.model.runtime import ContainerId, PodRuntimeStatus, RuntimeContainerState
 from klet.runtime.actions import PodActions, SandboxPlan, compute_pod_actions, plan_sandbox
-from klet.testing.builders import make_container, make_pod, make_record, make_sandbox, make_status
+from klet.testing.builders import NOW, make_container, make_pod, make_record, make_sandbox, make_status
 
 RUNNING = RuntimeContainerState.RUNNING
 EXITED = RuntimeContainerState.EXITED
@@ -539,3 +540,96 @@ def test_users_are_notified_of_a_sandbox_that_is_replaced(sandboxes, recorded):
     pod, status = regular(sandboxes=sandboxes)
     findings = compute_pod_actions(pod, status, probes={}).findings
     assert [finding.message for finding in findings if finding.decision == "SandboxChanged"] == recorded
+
+
+def asking(name: str, policy: str = "Never"):
+    codes = ContainerRestartRuleOnExitCodes(operator="In", values=(42,))
+    rules = (ContainerRestartRule(action="RestartAllContainers", exit_codes=codes),)
+    return replace(make_container(name, restart_policy=policy), restart_policy_rules=rules)
+
+
+WHOLE = replace(
+    make_pod(
+        asking("main"),
+        "helper",
+        "done",
+        init=(asking("check"), "setup", make_container("side", restart_policy="Always")),
+        restart_policy="Never",
+    )
+)
+
+
+def test_all_are_removed_and_what_asked_for_it_last():
+    records = [
+        make_record(WHOLE, "check", EXITED, exit_code=42, restarts=0),
+        make_record(WHOLE, "check", EXITED, restarts=1),
+        make_record(WHOLE, "setup", EXITED),
+        make_record(WHOLE, "side", RUNNING),
+        make_record(WHOLE, "main", EXITED, exit_code=42),
+        make_record(WHOLE, "helper", RUNNING),
+        make_record(WHOLE, "done", EXITED),
+    ]
+    status = make_status(WHOLE, *records)
+    actions = compute_pod_actions(WHOLE, status, probes={}, restart_all=True, is_restarting_all=True)
+    assert shown(actions) == Want()
+    assert [(each.id, each.kill) for each in actions.reset] == [
+        ("helper-0", True),
+        ("done-0", False),
+        ("check-1", False),
+        ("setup-0", False),
+        ("side-0", True),
+        ("main-0", False),
+        ("check-0", False),
+    ]
+    assert not actions.is_idle
+    assert actions.reset_not_before == NOW + timedelta(seconds=2)
+    [finding] = actions.findings
+    assert (finding.decision, finding.measurements) == ("RestartAllContainers", {"container": "main", "exitCode": 42})
+
+
+@pytest.mark.parametrize("state", [CREATED, UNKNOWN], ids=str)
+def test_what_may_run_is_killed_before_it_is_removed(state):
+    pod = make_pod(asking("main"), "helper")
+    records = (make_record(pod, "main", EXITED, exit_code=42), make_record(pod, "helper", state))
+    actions = compute_pod_actions(pod, make_status(pod, *records), probes={}, is_restarting_all=True)
+    assert [(each.name, each.kill) for each in actions.reset] == [("helper", True), ("main", False)]
+
+
+def test_an_ephemeral_container_is_neither_removed_nor_started_meanwhile():
+    debuggers = tuple(EphemeralContainer(name=name, image="x") for name in ("debug", "new"))
+    pod = make_pod(asking("main"))
+    pod = replace(pod, spec=replace(pod.spec, ephemeral_containers=debuggers))
+    records = (make_record(pod, "main", EXITED, exit_code=42), make_record(pod, "debug", RUNNING))
+    actions = compute_pod_actions(pod, make_status(pod, *records), probes={}, is_restarting_all=True)
+    assert [each.name for each in actions.reset] == ["main"]
+    assert shown(actions) == Want()
+
+
+def test_a_dead_sandbox_is_replaced_first_whatever_the_policy():
+    status = make_status(WHOLE, make_record(WHOLE, "main", EXITED, exit_code=42), sandboxes=(DEAD,))
+    actions = compute_pod_actions(WHOLE, status, probes={}, is_restarting_all=True)
+    assert shown(actions) == Want(kill_pod=True, create=True, attempt=1)
+    assert actions.reset == ()
+    assert [each.decision for each in actions.findings] == ["SandboxChanged", "CreateSandbox"]
+
+
+def test_what_a_previous_agent_left_is_removed_without_knowing_who_asked_for_it():
+    pod = make_pod(asking("main"), "helper")
+    actions = compute_pod_actions(
+        pod, make_status(pod, make_record(pod, "helper", RUNNING)), probes={}, is_restarting_all=True
+    )
+    assert ([each.name for each in actions.reset], actions.reset_not_before) == (["helper"], None)
+    assert actions.findings[0].message == "condition AllContainersRestarting is True, and containers are left"
+
+
+@pytest.mark.parametrize(
+    ("is_on", "want"),
+    [
+        pytest.param(True, Want(init=(0,)), id="with the gate: it is started once more, as upstream would"),
+        pytest.param(False, Want(kill_pod=True), id="without: its policy is final"),
+    ],
+)
+def test_an_init_container_whose_rule_restarts_all(is_on, want):
+    pod = make_pod("main", init=(asking("check"),), restart_policy="Never")
+    status = make_status(pod, make_record(pod, "check", EXITED, exit_code=42))
+    assert shown(compute_pod_actions(pod, status, probes={}, restart_all=is_on)) == want

@@ -4,8 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from klet.api.container import ContainerRestartRule, ContainerRestartRuleOnExitCodes, EphemeralContainer
+from klet.api.container_status import ContainerState, ContainerStateTerminated, ContainerStatus
+from klet.api.pod import PodStatus
 from klet.model.runtime import RuntimeContainerState
-from klet.runtime.restart import effective_policy, restartable_names, restarts_after, should_restart
+from klet.runtime.restart import comes_back, effective_policy, restartable_names, restarts_after, should_restart
 from klet.testing.builders import make_container, make_pod, make_record, make_status
 
 
@@ -119,3 +121,41 @@ def test_for_which_containers_the_reason_why_they_do_not_run_is_reported(name, s
 
 def test_of_a_deleted_pod_nothing_is_reported():
     assert restartable_names(make_pod("main", deleted=True), make_status(make_pod("main"))) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "is_on", "expected"),
+    [
+        pytest.param("Never", 42, True, True, id="all restart, and so does it"),
+        pytest.param("Never", 42, False, False, id="without the gate the policy decides"),
+        pytest.param("Always", 42, False, True, id="whatever it is"),
+        pytest.param("Never", 1, True, False, id="another exit"),
+    ],
+)
+def test_a_rule_that_restarts_all(policy, code, is_on, expected):
+    rules = (rule("In", 42, action="RestartAllContainers"),)
+    container = replace(make_container("main", restart_policy=policy), restart_policy_rules=rules)
+    pod = make_pod(container, restart_policy="Never")
+    assert restarts_after(container, pod, code, restart_all=is_on) is expected
+    record = make_record(pod, "main", RuntimeContainerState.EXITED, exit_code=code)
+    assert should_restart(container, pod, record, restart_all=is_on) is expected
+    assert restartable_names(pod, make_status(pod, record), restart_all=is_on) == frozenset(["main"] * expected)
+
+
+@pytest.mark.parametrize(
+    ("main", "is_on", "expected"),
+    [
+        pytest.param(42, True, True, id="another container has asked for a restart of all"),
+        pytest.param(1, True, False, id="another exit of it"),
+        pytest.param(42, False, False, id="without the gate"),
+    ],
+)
+def test_a_container_that_is_never_restarted_comes_back_with_all_others(main, is_on, expected):
+    asks = replace(
+        make_container("main", restart_policy="Never"),
+        restart_policy_rules=(rule("In", 42, action="RestartAllContainers"),),
+    )
+    pod = make_pod(asks, "helper", restart_policy="Never")
+    ended = ContainerState(terminated=ContainerStateTerminated(exit_code=main))
+    status = PodStatus(container_statuses=(ContainerStatus(name="main", state=ended),))
+    assert comes_back(pod.spec.containers[1], pod, 0, status, restart_all=is_on) is expected

@@ -277,3 +277,32 @@ def test_what_is_wrong_is_reported_in_bounded_length(metadata):
     with pytest.raises(ManifestError) as caught:
         decode_pod(manifest(metadata=metadata), Origin(kind=StaticOrigin.FILE, location="/p", node_name="n"))
     assert len(str(caught.value).encode()) <= 64 * 1024
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param(
+            {
+                "containers": [
+                    {
+                        "name": "c",
+                        "image": "i",
+                        "restartPolicy": "Never",
+                        "restartPolicyRules": [
+                            {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+                        ],
+                    }
+                ]
+            },
+            id="a rule that restarts all containers",
+        ),
+        pytest.param({"tolerations": [{"key": "k", "operator": "Gt", "value": "5"}]}, id="a toleration that compares"),
+    ],
+)
+def test_what_gates_allow(fields):
+    data = manifest(spec=spec(**fields))
+    with pytest.raises(ManifestError, match="Unsupported value"):
+        decode_pod(data, FILE)
+    allowed = replace(STATIC_POD, restart_all_containers=True, taint_comparisons=True)
+    assert decode_pod(data, replace(FILE, options=allowed))

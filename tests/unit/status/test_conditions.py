@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from klet.api.container import ContainerRestartRule, ContainerRestartRuleOnExitCodes
 from klet.api.container_status import (
     ContainerState,
     ContainerStateRunning,
@@ -11,8 +12,9 @@ from klet.api.container_status import (
     ContainerStatus,
 )
 from klet.api.pod import Pod, PodCondition, PodReadinessGate, PodStatus
-from klet.status.conditions import containers_ready, initialized, is_readiness_stale, ready
-from klet.testing.builders import make_container, make_pod
+from klet.model.runtime import RuntimeContainerState
+from klet.status.conditions import all_containers_restarting, containers_ready, initialized, is_readiness_stale, ready
+from klet.testing.builders import make_container, make_pod, make_record, make_status
 
 SIDECAR = make_container("side", restart_policy="Always")
 POD = make_pod("a", "b", init=("setup", SIDECAR))
@@ -226,3 +228,38 @@ CLOSED_ONE = 'the status of pod readiness gate "one" is not "True", but False'
 )
 def test_whether_the_reported_readiness_is_stale(pod, status, expected):
     assert is_readiness_stale(replace(pod, status=status)) is expected
+
+
+def asking_pod() -> Pod:
+    codes = ContainerRestartRuleOnExitCodes(operator="In", values=(42,))
+    rules = (ContainerRestartRule(action="RestartAllContainers", exit_codes=codes),)
+    return make_pod(replace(make_container("a", restart_policy="Never"), restart_policy_rules=rules), "b")
+
+
+STARTED = ("True", "RestartAllContainersStarted", "container exited with restart policy rule")
+GOES_ON = PodStatus(conditions=(PodCondition(type="AllContainersRestarting", status="True"),))
+
+
+@pytest.mark.parametrize(
+    ("records", "previous", "phase", "expected"),
+    [
+        pytest.param([("a", 42)], PodStatus(), "Running", STARTED, id="the exit that asks for it"),
+        pytest.param([("a", 1)], PodStatus(), "Running", ("False", "", ""), id="another exit"),
+        pytest.param([("b", 0)], GOES_ON, "Running", STARTED, id="something is left"),
+        pytest.param([], GOES_ON, "Running", ("False", "", ""), id="nothing is left"),
+        pytest.param([("a", 42)], PodStatus(), "Failed", ("False", "PodFailed", ""), id="the pod has failed"),
+        pytest.param([("a", 42)], GOES_ON, "Succeeded", ("False", "PodCompleted", ""), id="the pod has succeeded"),
+    ],
+)
+def test_all_containers_restarting(records, previous, phase, expected):
+    pod = asking_pod()
+    ended = RuntimeContainerState.EXITED
+    seen = make_status(pod, *(make_record(pod, name, ended, exit_code=code) for name, code in records))
+    assert reported(all_containers_restarting(pod, seen, previous, phase)) == expected
+
+
+def test_a_pod_stays_initialized_while_its_init_containers_run_again():
+    pod = make_pod("a", init=("setup",))
+    waiting = (ContainerStatus(name="setup", state=STATES["waiting"]),)
+    assert reported(initialized(pod, (), waiting, "Pending", stays=True)) == ("True", "", "")
+    assert reported(initialized(pod, (), waiting, "Pending"))[0] == "False"

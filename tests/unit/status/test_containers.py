@@ -20,7 +20,13 @@ from klet.api.times import Time
 from klet.model.allocation import Actuated, ContainerAllocation, PodAllocation, PodResources, desired_allocation
 from klet.model.runtime import ContainerRecord, GivenResources, RuntimeContainerState, StartFailure
 from klet.model.runtime import RuntimeContainerState as Seen
-from klet.status.containers import build_container_statuses, build_resources, cut_messages, overlay_waiting
+from klet.status.containers import (
+    StatusFeatures,
+    build_container_statuses,
+    build_resources,
+    cut_messages,
+    overlay_waiting,
+)
 from klet.testing.builders import NOW, make_container, make_pod, make_record, make_status, with_resources
 
 
@@ -377,3 +383,76 @@ def test_a_container_that_does_not_run_is_reported_with_what_it_would_get(state)
 def test_the_request_of_memory_that_no_runtime_reports(actuated, previous, expected):
     record, known = running(BOTH, None, actuated=actuated)
     assert str(build_resources(known, record, previous).requests["memory"]) == expected
+
+
+REMOVED = "The container is removed because RestartAllContainers in place"
+ALL = StatusFeatures(restart_all=True, is_restarting=True)
+
+
+def built_with(features, *records, previous=None, pod=None):
+    pod = pod or make_pod("main")
+    [status] = build_container_statuses(
+        pod,
+        pod.spec.containers,
+        make_status(pod, *records),
+        [previous] if previous else [],
+        resources=PodResources(admitted=desired_allocation(pod)),
+        runtime_name="containerd",
+        features=features,
+    )
+    return status
+
+
+@pytest.mark.parametrize(
+    "state",
+    [ContainerState(running=ContainerStateRunning()), ended("42")],
+    ids=["it ran", "it had ended"],
+)
+def test_a_container_that_was_removed_to_restart_with_all_others(state):
+    previous = ContainerStatus(name="main", state=state, restart_count=3)
+    status = built_with(ALL, previous=previous)
+    assert status.state == waiting("RestartingAllContainers", REMOVED)
+    assert status.last_state.terminated == ContainerStateTerminated(
+        exit_code=137, reason="RestartingAllContainers", message=REMOVED
+    )
+    assert status.restart_count == 4
+
+
+def test_one_that_waited_already_is_not_counted_again():
+    previous = ContainerStatus(name="main", state=waiting("RestartingAllContainers", REMOVED), restart_count=4)
+    assert built_with(ALL, previous=previous).restart_count == 4
+
+
+def test_one_that_is_lost_meanwhile_has_the_reason_of_all():
+    pod = make_pod("main")
+    previous = ContainerStatus(name="main", state=ContainerState(running=ContainerStateRunning()))
+    record = make_record(pod, "main", Seen.UNKNOWN)
+    assert built_with(ALL, record, previous=previous).state.terminated.reason == "RestartingAllContainers"
+
+
+@pytest.mark.parametrize(
+    ("is_on", "previous", "counted", "expected"),
+    [
+        pytest.param(True, ended("x"), 0, 6, id="the runtime counts from zero again: this is one more restart"),
+        pytest.param(True, ended("x"), 9, 9, id="the runtime is ahead"),
+        pytest.param(False, ended("x"), 0, 5, id="without the gate nothing is added"),
+        pytest.param(True, ContainerState(running=ContainerStateRunning()), 0, 5, id="it was reported as running"),
+    ],
+)
+def test_restart_counts_after_a_restart_of_all_under_another_kubelet(is_on, previous, counted, expected):
+    before = ContainerStatus(name="main", state=previous, restart_count=5)
+    record = make_record(make_pod("main"), "main", Seen.RUNNING, restarts=counted)
+    assert built_with(StatusFeatures(restart_all=is_on), record, previous=before).restart_count == expected
+
+
+@pytest.mark.parametrize(
+    ("is_on", "signal", "expected"),
+    [
+        pytest.param(True, "SIGUSR1", "SIGUSR1", id="as the runtime reports it"),
+        pytest.param(True, "", None, id="not if the runtime does not"),
+        pytest.param(False, "SIGUSR1", None, id="nor without the gate"),
+    ],
+)
+def test_the_stop_signal_is_shown(is_on, signal, expected):
+    record = replace(make_record(make_pod("main"), "main", Seen.RUNNING), stop_signal=signal)
+    assert built_with(StatusFeatures(stop_signals=is_on), record).stop_signal == expected

@@ -3,6 +3,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from klet.api.container import ContainerRestartRule, ContainerRestartRuleOnExitCodes
 from klet.api.container_status import (
     ContainerState,
     ContainerStateRunning,
@@ -14,6 +15,7 @@ from klet.api.handlers import Probe
 from klet.api.pod import PodCondition, PodIP, PodReadinessGate, PodStatus
 from klet.api.times import Time
 from klet.model.allocation import PodResources, desired_allocation
+from klet.model.features import PodFeatures
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult
 from klet.model.runtime import RuntimeContainerState as Seen
 from klet.model.runtime import StartFailure
@@ -481,3 +483,18 @@ class TestBoard:
             board.put("uid-1", status)
             board.forget("uid-1")
             assert changes.drain() == ["uid-1", "uid-1"]
+
+
+def test_a_condition_of_a_gate_that_is_off_stays_as_it_is():
+    """Whoever wrote it: an agent with the gate, which was switched off since then."""
+    shown = PodCondition(type="AllContainersRestarting", status="True", reason="RestartAllContainersStarted")
+    codes = ContainerRestartRuleOnExitCodes(operator="In", values=(42,))
+    rules = (ContainerRestartRule(action="RestartAllContainers", exit_codes=codes),)
+    main = replace(make_container("main", restart_policy="Never"), restart_policy_rules=rules)
+    pod = replace(make_pod(main), status=PodStatus(phase="Running", conditions=(shown,)))
+    seen = make_status(pod, make_record(pod, "main"))
+    assert condition(generate_status(pod, seen, inputs(pod, previous=pod.status)), shown.type) == shown
+    ruled = generate_status(pod, seen, inputs(pod, previous=PodStatus(), features=PodFeatures(restart_all=True)))
+    assert condition(ruled, shown.type) == PodCondition(type=shown.type, status="False")
+    plain = generate_status(make_pod("main"), seen, inputs(pod, features=PodFeatures(restart_all=True)))
+    assert shown.type not in {each.type for each in plain.conditions}

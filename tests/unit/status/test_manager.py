@@ -12,6 +12,7 @@ from klet.api.codec import convert
 from klet.api.pod import PodStatus
 from klet.kube.watch import WATCH_LAG
 from klet.model.pods import PodUID, uid_of
+from klet.model.verbosity import CHANGES
 from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
 from klet.status.manager import (
@@ -265,3 +266,12 @@ async def test_after_dropped_changes_every_status_is_looked_at():
             node.board.put(PodUID(f"other-{number}"), PodStatus(phase="Running"))
         await node.clock.run(NO_TIME)
         assert node.api.reported == [("p-0", "Running")]
+
+
+async def test_a_status_that_was_written_is_logged_from_verbosity_3_on(caplog):
+    node = Node()
+    caplog.set_level(CHANGES, logger="klet.status.manager")
+    async with node.publishing():
+        await node.report("Running", 1)
+    [line] = [each for each in caplog.records if each.message == "Status for pod updated successfully"]
+    assert (line.levelno, line.pod) == (CHANGES, "p-0_default(u-0)")

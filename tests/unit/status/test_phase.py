@@ -189,3 +189,29 @@ PULLS_IN_VAIN = ContainerState(waiting=ContainerStateWaiting(reason="ErrImagePul
 )
 def test_is_coming(status, expected):
     assert is_coming(status) is expected
+
+
+def gone(name: str) -> ContainerStatus:
+    end = ContainerStateTerminated(exit_code=137, reason="RestartingAllContainers")
+    return ContainerStatus(name=name, state=WAIT, last_state=ContainerState(terminated=end))
+
+
+@pytest.mark.parametrize(
+    ("is_on", "want"),
+    [
+        pytest.param(True, RUNNING, id="they come back, whatever their policy"),
+        pytest.param(False, FAILED, id="without the gate an end is an end"),
+    ],
+)
+def test_containers_that_were_removed_to_restart_together(is_on, want):
+    pod = make_pod("A", init=("I",), restart_policy="Never")
+    found = compute_phase(
+        pod,
+        (gone("A"),),
+        (gone("I"),),
+        is_initialized=False,
+        ends_here=False,
+        restarts=lambda container, code: restarts_after(container, pod, code),
+        restart_all=is_on,
+    )
+    assert found == want

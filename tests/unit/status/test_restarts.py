@@ -16,6 +16,7 @@ NOTHING = ContainerState()
 RUNNING = ContainerState(running=ContainerStateRunning())
 WAITING = ContainerState(waiting=ContainerStateWaiting(reason="CrashLoopBackOff"))
 ENDED = ContainerState(terminated=ContainerStateTerminated(exit_code=1, container_id="containerd://x"))
+RESTARTING = ContainerState(terminated=ContainerStateTerminated(exit_code=137, reason="RestartingAllContainers"))
 LOST = ContainerState(terminated=ContainerStateTerminated(exit_code=137, reason="ContainerStatusUnknown"))
 
 
@@ -32,6 +33,9 @@ def reported(state: ContainerState, last: ContainerState, *, restarts: int, name
         pytest.param(WAITING, ENDED, 1, 2, id="it ended, and its back-off is on"),
         pytest.param(WAITING, LOST, 1, 1, id="it was lost, which is counted already"),
         pytest.param(LOST, NOTHING, 1, 1, id="its state was unknown, which is counted already"),
+        pytest.param(
+            WAITING, RESTARTING, 4, 4, id="it was removed to restart with all others, which is counted already"
+        ),
         pytest.param(WAITING, NOTHING, 0, 0, id="it was never started"),
         pytest.param(WAITING, NOTHING, 2, 2, id="a later instance was never started"),
     ],

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from klet.api.container import ContainerRestartRule
 from klet.api.container_status import (
     ContainerState,
     ContainerStateRunning,
@@ -207,3 +208,16 @@ class TestVersions:
         assert board.reported(self.UID).is_finished
         board.forget(self.UID)
         assert board.reported(self.UID) is None
+
+
+@pytest.mark.parametrize(
+    ("is_on", "expected"),
+    [pytest.param(True, None, id="with the gate"), pytest.param(False, ILLEGAL, id="not without")],
+)
+def test_where_one_exit_may_restart_all_every_end_may_be_left(is_on, expected):
+    asks = replace(make_container("asks"), restart_policy_rules=(ContainerRestartRule(action="RestartAllContainers"),))
+    pod = make_pod("main", asks, restart_policy="Never")
+    found = find_illegal_transition(
+        pod, regular("succeeded"), regular("waiting"), lambda _each, _code: False, restart_all=is_on
+    )
+    assert found == expected

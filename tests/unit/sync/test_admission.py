@@ -3,8 +3,10 @@ from msgspec.structs import replace
 
 from klet.admission.verdicts import Admit, Reject, Wait
 from klet.allocation.book import AllocationBook
+from klet.api.container import ResourceRequirements
 from klet.api.container_status import ContainerStatus
 from klet.api.pod import PodStatus
+from klet.api.quantity import Quantity
 from klet.journal.memory import MemoryJournal
 from klet.model.allocation import desired_allocation
 from klet.model.reasons import Reason
@@ -32,13 +34,14 @@ class Voice:
 
 
 class Bench:
-    def __init__(self, *verdicts, remembered=()):
+    def __init__(self, *verdicts, remembered=(), declared=None):
         self.voices = [Voice(verdict) for verdict in verdicts]
         self.pods, self.ledger, self.allocations = PodStore(), WorkerLedger(), AllocationBook()
         self.journal = MemoryJournal(clock=ManualClock())
         self.reported = []
         self.admission = PodAdmission(
             handlers=self.voices,
+            declared_features=declared,
             pods=self.pods,
             ledger=self.ledger,
             allocations=self.allocations,
@@ -167,4 +170,26 @@ async def test_a_static_pod_has_what_its_manifest_says_by_now():
     await bench.admission.admit(before)
     bench.admission.note_change(after, before, cause=None)
     assert bench.allocations.of(after) == desired_allocation(after)
+    assert bench.journal.all() == ()
+
+
+@pytest.mark.parametrize(
+    ("declared", "warned"),
+    [
+        pytest.param(None, False, id="the node declares nothing"),
+        pytest.param((), True, id="the node does not declare it"),
+        pytest.param(("InPlacePodLevelResourcesVerticalScaling",), False, id="the node declares it"),
+    ],
+)
+def test_a_change_that_needs_a_feature_of_the_node(declared, warned):
+    bench = Bench(declared=declared)
+    after = replace(POD, spec=replace(POD.spec, resources=ResourceRequirements(limits={"cpu": Quantity.parse("1")})))
+    bench.admission.note_change(after, POD, cause=None)
+    expected = ["Pod requires node features that are not available: InPlacePodLevelResourcesVerticalScaling"]
+    assert [cause.finding.message for cause in bench.journal.all()] == (expected if warned else [])
+
+
+def test_an_update_without_a_change_is_not_checked():
+    bench = Bench(declared=())
+    bench.admission.note_change(POD, POD, cause=None)
     assert bench.journal.all() == ()

@@ -20,6 +20,7 @@ from klet.model.pods import PodUID
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult
 from klet.model.runtime import ContainerId, PodRuntimeStatus
 from klet.model.stopping_pods import StoppingPods
+from klet.model.verbosity import STEADY, level_of
 from klet.pleg.cache import Reading, RuntimeCache
 from klet.pods.store import PodStore
 from klet.probes.results import ProbeResults
@@ -329,3 +330,23 @@ def test_after_dropped_changes_of_the_runtime_every_worker_looks():
         assert bench.synced == ["uid-1"]
 
     on_bench(test)
+
+
+def test_changes_of_sources_are_logged_in_upstreams_words(caplog):
+    caplog.set_level(level_of(4), logger="klet.sync.loop")
+
+    async def scenario(bench: Bench) -> None:
+        bench.well.set()
+        pod = make_pod(name="web", uid="u-1")
+        for kind in (PodChangeKind.ADD, PodChangeKind.RECONCILE, PodChangeKind.REMOVE):
+            bench.queue.put_nowait(PodChanges(kind=kind, source="file", pods=(pod,)))
+        bench.queue.put_nowait(PodChanges(kind=PodChangeKind.ADD, source="api"))
+        await bench.clock.sleep(timedelta(seconds=1))
+
+    on_bench(scenario)
+    lines = [(each.levelno, each.message, each.source, each.pods) for each in caplog.records]
+    # Statuses that come back are many: they are only traced. An empty ADD says nothing of a pod.
+    assert lines == [
+        (STEADY, "SyncLoop ADD", "file", ["default/web"]),
+        (STEADY, "SyncLoop REMOVE", "file", ["default/web"]),
+    ]

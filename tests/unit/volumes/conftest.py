@@ -8,6 +8,7 @@ from klet.api.codec import convert
 from klet.api.config import ConfigMap, Secret
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
+from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.model.objects import IssuedToken, ObjectMissing
 from klet.objectcache.errors import TokenFailed
 from klet.objectcache.trust_bundles import NoTrustBundles
@@ -90,6 +91,7 @@ class Machine:
             objects=self.objects,
             tokens=self.tokens,
             trust=self.trust,
+            certificates=NoPodCertificates(),
             node=Node(),
             mounter=self.mounter,
             threads=self.threads,

@@ -36,6 +36,8 @@ _RESIZE_RESOURCES: Final = ("cpu", "memory")
 _RESIZE_POLICIES: Final = ("NotRequired", "RestartContainer")
 _RESTART_POLICIES: Final = ("Always", "Never", "OnFailure")
 _RULE_ACTIONS: Final = ("Restart",)
+_RESTART_ALL: Final = "RestartAllContainers"
+_POLICY_MISSING: Final = "must specify restartPolicy when restart rules are used"
 _RULE_OPERATORS: Final = ("In", "NotIn")
 _RULES_LIMIT: Final = 20
 _EXIT_CODES_LIMIT: Final = 255
@@ -71,7 +73,7 @@ def validate_containers(scope: ContainerScope, path: FieldPath) -> FieldErrors:
         names.add(container.name)
         yield from _running(container, scope, here)
         if scope.options.container_restart_rules:
-            yield from _restart_policy(container, here)
+            yield from _restart_policy(container, scope.options, here)
         elif container.restart_policy is not None:
             yield forbidden(here.child("restartPolicy"), "may not be set for non-init containers")
     yield from _host_port_conflicts(scope.spec.containers, path)
@@ -82,7 +84,7 @@ def validate_init_containers(scope: ContainerScope, path: FieldPath) -> FieldErr
     for position, container in enumerate(scope.spec.init_containers):
         here = path.at(position)
         yield from _common(container, scope, here)
-        yield from _init_restart_policy(container, scope, here)
+        yield from _init_restart_policy(container, scope.options, here)
         if container.name in names:
             yield duplicate(here.child("name"), container.name)
         elif container.name:
@@ -261,29 +263,35 @@ def _resize_policies(policies: tuple[ContainerResizePolicy, ...], pod_policy: st
             yield invalid(path, policy.restart_policy, message)
 
 
-def _init_restart_policy(container: Container, scope: ContainerScope, path: FieldPath) -> FieldErrors:
-    if scope.options.container_restart_rules or container.restart_policy is None:
-        yield from _restart_policy(container, path)
-        if is_sidecar(container) and container.restart_policy_rules:
-            message = "restartPolicyRules are not allowed for init containers with restart policy Always"
-            yield forbidden(path.child("restartPolicyRules"), message)
-    elif not is_sidecar(container):
-        yield not_supported(path.child("restartPolicy"), container.restart_policy, ("Always",))
+def _init_restart_policy(container: Container, options: PodValidationOptions, path: FieldPath) -> FieldErrors:
+    rules = container.restart_policy_rules
+    if container.restart_policy is None:
+        if rules:
+            yield required(path.child("restartPolicy"), _POLICY_MISSING)
+    elif not options.container_restart_rules:
+        if not is_sidecar(container):
+            yield not_supported(path.child("restartPolicy"), container.restart_policy, ("Always",))
+    elif not is_sidecar(container) or options.restart_all_containers:
+        yield from _restart_policy(container, options, path)
+    elif rules:
+        message = "restartPolicyRules are not allowed for init containers with restart policy Always"
+        yield forbidden(path.child("restartPolicyRules"), message)
 
 
-def _restart_policy(container: Container, path: FieldPath) -> FieldErrors:
+def _restart_policy(container: Container, options: PodValidationOptions, path: FieldPath) -> FieldErrors:
     if container.restart_policy is None and not container.restart_policy_rules:
         return
     rules, here = container.restart_policy_rules, path.child("restartPolicyRules")
     if container.restart_policy is None:
-        yield required(path.child("restartPolicy"), "must specify restartPolicy when restart rules are used")
+        yield required(path.child("restartPolicy"), _POLICY_MISSING)
     elif container.restart_policy not in _RESTART_POLICIES:
         yield not_supported(path.child("restartPolicy"), container.restart_policy, _RESTART_POLICIES)
     if len(rules) > _RULES_LIMIT:
         yield too_many(here, len(rules), _RULES_LIMIT)
     for position, rule in enumerate(rules):
         rule_path = here.at(position)
-        if rule.action not in _RULE_ACTIONS:
+        # As upstream, the text names RestartAllContainers in no case.
+        if rule.action not in _RULE_ACTIONS and not (options.restart_all_containers and rule.action == _RESTART_ALL):
             yield not_supported(rule_path.child("action"), rule.action, _RULE_ACTIONS)
         codes = rule.exit_codes
         if codes is None:

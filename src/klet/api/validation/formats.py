@@ -48,6 +48,7 @@ def regex_message(rule: str, pattern: str, *examples: str) -> str:
     return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
 
 
+_CANONICAL_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]*")
 _LABEL_MESSAGE: Final = regex_message(
     f"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', {_ALNUM_ENDS}",
     _LABEL,
@@ -98,6 +99,13 @@ def between(low: int, high: int) -> str:
 
 def no_more_than(limit: int, unit: str = "characters") -> str:
     return f"must be no more than {limit} {unit}"
+
+
+def decimal_integer(value: str) -> Messages:
+    """A whole number in the one form in which it is compared."""
+    if not value:
+        return ("must be non-empty",)
+    return () if _CANONICAL_INTEGER.fullmatch(value) else ("must be a valid decimal integer in canonical form",)
 
 
 def dns_label(value: str) -> Messages:

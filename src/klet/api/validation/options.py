@@ -12,6 +12,8 @@ class PodValidationOptions(Struct, frozen=True):
     container_restart_rules: bool = True
     """Whether containers may have a restart policy of their own."""
     pod_level_resize: bool = False
+    restart_all_containers: bool = False
+    taint_comparisons: bool = False
 
 
 API_POD = PodValidationOptions()

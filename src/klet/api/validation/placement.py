@@ -16,6 +16,7 @@ from klet.api.placement import (
     TopologySpreadConstraint,
 )
 from klet.api.pod import PodReadinessGate, PodSchedulingGate
+from klet.api.selectors import is_integer, parse_int64
 from klet.api.validation import formats
 from klet.api.validation.errors import (
     FieldErrors,
@@ -28,6 +29,7 @@ from klet.api.validation.errors import (
 )
 from klet.api.validation.fieldpath import FieldPath
 from klet.api.validation.metadata import validate_label_selector
+from klet.api.validation.rendering import go_quote
 
 REQUIRED_TERMS: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED_TERMS: Final = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -58,9 +60,12 @@ def validate_affinity(affinity: Affinity | None, path: FieldPath) -> FieldErrors
     yield from _pod_affinity(affinity.pod_anti_affinity, path.child("podAntiAffinity"))
 
 
-def validate_tolerations(tolerations: tuple[Toleration, ...], path: FieldPath) -> FieldErrors:
+def validate_tolerations(
+    tolerations: tuple[Toleration, ...], path: FieldPath, *, comparisons: bool = False
+) -> FieldErrors:
+    """Check tolerations. `comparisons` allows the operators Lt and Gt (gate TaintTolerationComparisonOperators)."""
     for position, toleration in enumerate(tolerations):
-        yield from _toleration(toleration, path.at(position))
+        yield from _toleration(toleration, path.at(position), comparisons=comparisons)
 
 
 def validate_readiness_gates(gates: tuple[PodReadinessGate, ...], path: FieldPath) -> FieldErrors:
@@ -230,7 +235,15 @@ def _weight(weight: int, path: FieldPath) -> FieldErrors:
         yield invalid(path, weight, "must be in the range 1-100")
 
 
-def _toleration(toleration: Toleration, path: FieldPath) -> FieldErrors:
+def _compared_number(text: str, path: FieldPath) -> FieldErrors:
+    """Both rules of upstream, each with its own error: a canonical decimal number, and one of 64 bits."""
+    yield from invalid_each(path, text, formats.decimal_integer(text))
+    if parse_int64(text) is None:
+        why = "value out of range" if is_integer(text) else "invalid syntax"
+        yield invalid(path, text, f"strconv.ParseInt: parsing {go_quote(text)}: {why}")
+
+
+def _toleration(toleration: Toleration, path: FieldPath, *, comparisons: bool) -> FieldErrors:
     operator = path.child("operator")
     if toleration.key:
         yield from invalid_each(path.child("key"), toleration.key, formats.label_key(toleration.key))
@@ -247,6 +260,11 @@ def _toleration(toleration: Toleration, path: FieldPath) -> FieldErrors:
         case "Exists":
             if toleration.value:
                 yield invalid(operator, toleration.value, "value must be empty when `operator` is 'Exists'")
+        case "Lt" | "Gt":
+            if comparisons:
+                yield from _compared_number(toleration.value, path.child("value"))
+            else:
+                yield not_supported(operator, toleration.operator, (*_TOLERATION_OPERATORS, "Lt", "Gt"))
         case _:
             yield not_supported(operator, toleration.operator, _TOLERATION_OPERATORS)
     if toleration.effect and toleration.effect not in _EFFECTS:

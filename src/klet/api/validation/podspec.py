@@ -80,10 +80,10 @@ def validate_pod_spec(spec: PodSpec, meta: ObjectMeta, path: FieldPath, options:
     yield from validate_host_process(spec, path, options)
     yield from _host_users(spec, path, options)
     yield from _hostname_override(spec, path.child("hostnameOverride"))
-    yield from _names(spec, path)
+    yield from _names(spec, path, options)
 
 
-def _names(spec: PodSpec, path: FieldPath) -> FieldErrors:
+def _names(spec: PodSpec, path: FieldPath, options: PodValidationOptions) -> FieldErrors:
     yield from _subdomain(spec.service_account_name, path.child("serviceAccountName"))
     yield from _subdomain(spec.node_name, path.child("nodeName"))
     if (seconds := spec.active_deadline_seconds) is not None and not 1 <= seconds <= MAX_INT32:
@@ -91,7 +91,7 @@ def _names(spec: PodSpec, path: FieldPath) -> FieldErrors:
     for wire_name, label in (("hostname", spec.hostname), ("subdomain", spec.subdomain)):
         if label:
             yield from invalid_each(path.child(wire_name), label, formats.dns_label(label))
-    yield from validate_tolerations(spec.tolerations, path.child("tolerations"))
+    yield from validate_tolerations(spec.tolerations, path.child("tolerations"), comparisons=options.taint_comparisons)
     yield from _host_aliases(spec.host_aliases, path.child("hostAliases"))
     yield from _subdomain(spec.priority_class_name, path.child("priorityClassName"))
     if (name := spec.runtime_class_name) is not None:

@@ -1,18 +1,28 @@
 """Rules for files made from keys and fields: items, downward API files, projected volumes."""
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from klet.api.validation import formats
-from klet.api.validation.errors import FieldErrors, forbidden, invalid, invalid_each, required
+from klet.api.validation.errors import (
+    FieldErrors,
+    forbidden,
+    invalid,
+    invalid_each,
+    not_supported,
+    required,
+    too_long,
+)
 from klet.api.validation.fieldpath import FieldPath
-from klet.api.validation.metadata import validate_label_selector
+from klet.api.validation.metadata import ANNOTATIONS_LIMIT, validate_label_selector
 from klet.api.validation.selectors import VOLUME_FIELDS, validate_field_selector, validate_resource_selector
 from klet.api.volume import (
     ClusterTrustBundleProjection,
     ConfigMapProjection,
     DownwardAPIVolumeFile,
     KeyToPath,
+    PodCertificateProjection,
     ProjectedVolumeSource,
     SecretProjection,
     ServiceAccountTokenProjection,
@@ -22,6 +32,12 @@ from klet.api.volume import (
 _CONFLICT: Final = "conflicting duplicate paths"
 _MIN_TOKEN_SECONDS: Final = 600
 _MAX_TOKEN_SECONDS: Final = 2**32
+_MIN_CERTIFICATE_SECONDS: Final = 3600
+_MAX_CERTIFICATE_SECONDS: Final = 91 * 24 * 3600
+_MAX_OWN_CERTIFICATE_SECONDS: Final = 24 * 3600
+"""Signers of Kubernetes itself sign for a day at most."""
+_KUBERNETES: Final = "kubernetes.io"
+_KEY_TYPES: Final = ("RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")
 _SIGNER_PATH: Final = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?")
 
 
@@ -76,6 +92,8 @@ def _projection(projection: VolumeProjection, taken: set[str], path: FieldPath, 
     if projection.cluster_trust_bundle is not None:
         yield from _trust_bundle(projection.cluster_trust_bundle, here.child("clusterTrustBundle"))
         yield from _target(projection.cluster_trust_bundle.path, projection.cluster_trust_bundle.path, taken, path)
+    if projection.pod_certificate is not None:
+        yield from _certificate(projection.pod_certificate, taken, path, here.child("podCertificate"))
 
 
 def _keys(
@@ -153,6 +171,49 @@ def _trust_bundle(source: ClusterTrustBundleProjection, path: FieldPath) -> Fiel
     if not source.path:
         yield required(path.child("path"))
     yield from invalid_each(path.child("path"), source.path, formats.local_unreserved_path(source.path))
+
+
+def _certificate(source: PodCertificateProjection, taken: set[str], path: FieldPath, here: FieldPath) -> FieldErrors:
+    yield from _signer_name(source.signer_name, here.child("signerName"))
+    yield from _user_annotations(source.user_annotations, here.child("userAnnotations"))
+    if source.key_type not in _KEY_TYPES:
+        yield not_supported(here.child("keyType"), source.key_type, _KEY_TYPES)
+    if source.max_expiration_seconds is not None:
+        yield from _expiration(source.max_expiration_seconds, source.signer_name, here.child("maxExpirationSeconds"))
+    paths = {
+        "credentialBundlePath": source.credential_bundle_path,
+        "keyPath": source.key_path,
+        "certificateChainPath": source.certificate_chain_path,
+    }
+    for name, target in paths.items():
+        if target:
+            yield from invalid_each(here.child(name), target, formats.local_unreserved_path(target))
+            yield from _target(target, target, taken, path)
+    if not any(paths.values()):
+        yield required(here, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath")
+
+
+def _expiration(seconds: int, signer: str, path: FieldPath) -> FieldErrors:
+    if seconds < _MIN_CERTIFICATE_SECONDS:
+        yield invalid(path, seconds, f"if provided, maxExpirationSeconds must be >= {_MIN_CERTIFICATE_SECONDS}")
+    domain = signer.partition("/")[0]
+    is_own = domain == _KUBERNETES or domain.endswith(f".{_KUBERNETES}")
+    most = _MAX_OWN_CERTIFICATE_SECONDS if is_own else _MAX_CERTIFICATE_SECONDS
+    if seconds > most:
+        yield invalid(path, seconds, f"if provided, maxExpirationSeconds must be <= {most}")
+
+
+def _user_annotations(annotations: Mapping[str, str], path: FieldPath) -> FieldErrors:
+    """Their keys have the domain of somebody, whatever the case; together they have the limit of annotations."""
+    for key in (each.lower() for each in annotations):
+        if not key:
+            yield required(path)
+        elif messages := formats.label_key(key):
+            yield from invalid_each(path, key, messages)
+        elif "/" not in key:
+            yield invalid(path, key, 'must be a domain-prefixed key (such as "acme.io/foo")')
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > ANNOTATIONS_LIMIT:
+        yield too_long(path, ANNOTATIONS_LIMIT)
 
 
 def _bundle_name(name: str, path: FieldPath) -> FieldErrors:

@@ -20,17 +20,18 @@ from klet.api.validation.errors import (
 )
 from klet.api.validation.fieldpath import METADATA, STATUS, FieldPath
 from klet.api.validation.metadata import IMMUTABLE, NOT_NEGATIVE, validate_object_meta_update
+from klet.api.validation.options import API_POD, PodValidationOptions
 
 _SYSTEM_CONDITIONS: Final = frozenset({"PodScheduled", "Ready", "Initialized"})
 _HEALTH: Final = ("Healthy", "Unhealthy", "Unknown")
 
 
-def validate_pod_status_update(new: Pod, old: Pod) -> tuple[FieldError, ...]:
+def validate_pod_status_update(new: Pod, old: Pod, options: PodValidationOptions = API_POD) -> tuple[FieldError, ...]:
     """Check a write to the status, after the strategy has kept the old spec and filled an empty QoS class."""
-    return tuple(_status_update(new, old))
+    return tuple(_status_update(new, old, options))
 
 
-def _status_update(new: Pod, old: Pod) -> FieldErrors:
+def _status_update(new: Pod, old: Pod, options: PodValidationOptions) -> FieldErrors:
     yield from validate_object_meta_update(new.metadata, old.metadata, METADATA)
     yield from validate_pod_annotation_updates(new, old)
     yield from _conditions(new)
@@ -41,7 +42,7 @@ def _status_update(new: Pod, old: Pod) -> FieldErrors:
         yield invalid(STATUS.child("observedGeneration"), new.status.observed_generation, NOT_NEGATIVE)
     if new.status.qos_class != old.status.qos_class:
         yield invalid(STATUS.child("qosClass"), new.status.qos_class, IMMUTABLE)
-    yield from _transitions(new, old)
+    yield from _transitions(new, old, options)
     yield from _claim_statuses(new)
     yield from _pod_ips(new.status.pod_ips)
     yield from _host_ips(new.status.host_ip, new.status.host_ips)
@@ -70,8 +71,18 @@ def _nominated_node(new: Pod, old: Pod) -> FieldErrors:
     yield from invalid_each(path, name, formats.dns_subdomain(name))
 
 
-def _transitions(new: Pod, old: Pod) -> FieldErrors:
+def _transitions(new: Pod, old: Pod, options: PodValidationOptions) -> FieldErrors:
     """Check that containers that stay terminated by their restart policy do not come back."""
+    spec = old.spec
+    if not (options.restart_all_containers and _may_restart_all(spec)):
+        yield from _returns(new, old)
+    for position, status in enumerate(old.status.ephemeral_container_statuses):
+        if status.state.terminated is not None:
+            statuses = new.status.ephemeral_container_statuses
+            yield from _resurrected(status, statuses, "ephemeralContainerStatuses", position)
+
+
+def _returns(new: Pod, old: Pod) -> FieldErrors:
     spec = old.spec
     regular = {container.name: container for container in spec.containers}
     for position, status in enumerate(old.status.container_statuses):
@@ -82,10 +93,12 @@ def _transitions(new: Pod, old: Pod) -> FieldErrors:
         container = init.get(status.name)
         if not (container is not None and is_sidecar(container)) and _stays_terminated(status, spec, container):
             yield from _resurrected(status, new.status.init_container_statuses, "initContainerStatuses", position)
-    for position, status in enumerate(old.status.ephemeral_container_statuses):
-        if status.state.terminated is not None:
-            statuses = new.status.ephemeral_container_statuses
-            yield from _resurrected(status, statuses, "ephemeralContainerStatuses", position)
+
+
+def _may_restart_all(spec: PodSpec) -> bool:
+    """Return whether the exit of one container may bring all others back, whatever their policies."""
+    containers = (*spec.init_containers, *spec.containers)
+    return any(rule.action == "RestartAllContainers" for each in containers for rule in each.restart_policy_rules)
 
 
 def _stays_terminated(status: ContainerStatus, spec: PodSpec, container: Container | None) -> bool:

@@ -50,7 +50,7 @@ def validate_pod_update(new: Pod, old: Pod, options: PodValidationOptions = API_
     errors += deadline
     if deadline and new.spec.active_deadline_seconds is not None:
         return tuple(errors)
-    errors += _only_added_tolerations(new.spec.tolerations, old.spec.tolerations)
+    errors += _only_added_tolerations(new.spec.tolerations, old.spec.tolerations, options)
     errors += _only_deleted_gates(new.spec.scheduling_gates, old.spec.scheduling_gates)
     if new.spec != old.spec:
         errors += _fixed_fields(new.spec, old.spec)
@@ -106,11 +106,13 @@ def _active_deadline(new: int | None, old: int | None) -> FieldErrors:
         yield invalid(path, new, "must be less than or equal to previous value")
 
 
-def _only_added_tolerations(new: tuple[Toleration, ...], old: tuple[Toleration, ...]) -> FieldErrors:
+def _only_added_tolerations(
+    new: tuple[Toleration, ...], old: tuple[Toleration, ...], options: PodValidationOptions
+) -> FieldErrors:
     path = SPEC.child("tolerations")
     kept = {_without_seconds(toleration) for toleration in new}
     if all(_without_seconds(toleration) in kept for toleration in old):
-        yield from validate_tolerations(new, path)
+        yield from validate_tolerations(new, path, comparisons=options.taint_comparisons)
     else:
         yield forbidden(path, "existing toleration can not be modified except its tolerationSeconds")
 

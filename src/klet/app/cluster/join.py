@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
+from klet.api.placement import Taint
 from klet.app.cluster.connection import ClusterClients, connect_cluster
 from klet.app.cluster.identity import build_identity_parts, open_node_identity, open_requested_serving
 from klet.app.cluster.node import (
@@ -16,11 +17,12 @@ from klet.app.cluster.node import (
 )
 from klet.app.cluster.objects import build_served_objects, cut_object_settings
 from klet.app.cluster.offline import open_offline
-from klet.app.cluster.pods import build_pod_parts
+from klet.app.cluster.pods import build_pod_certificates, build_pod_parts
 from klet.app.ports import BasePorts, NodeObjects, Ports
 from klet.app.settings import AgentSettings
 from klet.app.wiring import Agent
 from klet.certs.followers import PairUser
+from klet.certs.pod_certificates.board import PodCertificates
 from klet.config.command_line import Settings
 from klet.config.places import hide_credentials
 from klet.events.recorder import EventingRecorder
@@ -43,6 +45,8 @@ class Cluster(Struct, frozen=True, kw_only=True):
     offline: Offline | None
     """What is kept for the time without it, if that is wanted."""
     objects: NodeObjects
+    certificates: PodCertificates | None
+    """The board of pod certificates; None if pods of this node cannot have any."""
     events: EventingRecorder
     """The recorder of the node: what it records becomes Events."""
     sink: PodSink
@@ -83,6 +87,7 @@ async def open_cluster(
             informers=informers,
             offline=offline,
             objects=served.objects,
+            certificates=served.certificates,
             events=events,
             sink=sink,
             cidrs=build_pod_cidrs(given, base),
@@ -112,6 +117,17 @@ def find_host_ips(cluster: Cluster, *, expected: tuple[str, ...]) -> Callable[[]
     def find() -> tuple[str, ...]:
         node = nodes.get(name)
         return (host_ips(node) if node is not None else ()) or expected
+
+    return find
+
+
+def find_node_taints(cluster: Cluster) -> Callable[[], tuple[Taint, ...]]:
+    """Return the taints of the node as its object has them now."""
+    nodes, name = cluster.informers.node, cluster.reports.node.name
+
+    def find() -> tuple[Taint, ...]:
+        node = nodes.get(name)
+        return node.spec.taints if node is not None else ()
 
     return find
 
@@ -150,7 +166,17 @@ def build_cluster_parts(cluster: Cluster, ports: Ports, agent: Agent) -> tuple[P
         cidrs=cluster.cidrs,
         offline=cluster.offline,
     )
-    later = (*cluster.parts, node.lease, *pods)
+    certificates: tuple[Part, ...] = ()
+    if cluster.certificates is not None:
+        certificates = build_pod_certificates(
+            cluster.certificates,
+            agent,
+            clients,
+            informers,
+            recorder=cluster.events,
+            node_name=cluster.reports.node.name,
+        )
+    later = (*cluster.parts, node.lease, *pods, *certificates)
     if cluster.reports.registers:
         later = (AfterRegistration(parts=later, board=node.board, clock=ports.clock),)
     return (node.reporter, images, *later)

@@ -12,6 +12,7 @@ from klet.aio.clock import Clock
 from klet.api.node import Node
 from klet.app.cluster.connection import ClusterClients
 from klet.app.ports import NodeObjects
+from klet.certs.pod_certificates.board import NoPodCertificates, PodCertificates
 from klet.config.command_line import Settings
 from klet.kube.node_informers import NodeInformers
 from klet.model.roles import Part, ReferredObjects, TokenClient
@@ -29,6 +30,7 @@ class ObjectSettings(Struct, frozen=True, kw_only=True):
     strategy: str
     sync_period: timedelta
     has_trust_bundles: bool
+    has_pod_certificates: bool = False
 
 
 def cut_object_settings(given: Settings, *, node_name: str) -> ObjectSettings:
@@ -37,6 +39,7 @@ def cut_object_settings(given: Settings, *, node_name: str) -> ObjectSettings:
         strategy=given.config.config_map_and_secret_change_detection_strategy,
         sync_period=given.config.sync_frequency,
         has_trust_bundles=given.gates.enabled("ClusterTrustBundleProjection"),
+        has_pod_certificates=given.gates.enabled("PodCertificateRequest"),
     )
 
 
@@ -44,6 +47,8 @@ class ServedObjects(Struct, frozen=True, kw_only=True):
     """The objects of a node that has an API server, and the parts that keep them."""
 
     objects: NodeObjects
+    certificates: PodCertificates | None
+    """The board of pod certificates, if pods of this node can have some."""
     parts: tuple[Part, ...]
 
 
@@ -79,14 +84,16 @@ def build_served_objects(
     if settings.has_trust_bundles:
         trust = TrustBundles(bundles=informers.trust_bundles, randomness=randomness, clock=clock)
         parts = (*parts, trust)
+    certificates = PodCertificates() if settings.has_pod_certificates else None
     objects = NodeObjects(
         referred=referred,
         data=referred,
         tokens=tokens,
         trust=trust or NoTrustBundles(),
+        certificates=certificates or NoPodCertificates(),
         services=ClusterServices(services=informers.services, clock=clock),
         runtime_classes=ClusterRuntimeClasses(classes=informers.runtime_classes, clock=clock),
         find_node=find_node,
         has_api=True,
     )
-    return ServedObjects(objects=objects, parts=(*parts, tokens))
+    return ServedObjects(objects=objects, certificates=certificates, parts=(*parts, tokens))

@@ -3,9 +3,13 @@
 from klet.app.cluster.connection import ClusterClients
 from klet.app.cluster.offline import build_offline_parts
 from klet.app.wiring import Agent
+from klet.certs.maker import CertificateMaker
+from klet.certs.pod_certificates.board import PodCertificates
+from klet.certs.pod_certificates.manager import CertificateApi, PodCertificateManager
 from klet.events.event_api import ApiEvents
 from klet.events.recorder import EventingRecorder, EventWriter
 from klet.kube.node_informers import NodeInformers
+from klet.model.causes import CauseRecorder
 from klet.model.roles import EventApi, Part, PodCidrUpdater, PodSink
 from klet.offline.keeping import Offline, OfflineAwareEvents
 from klet.pods.mirror_api import ApiMirrors
@@ -60,3 +64,29 @@ def build_pod_parts(
     )
     source = ApiSource(node=informers.node, pods=informers.pods, sink=sink, recorder=recorder)
     return (source, publisher, mirrors, events, *offline_parts)
+
+
+def build_pod_certificates(
+    board: PodCertificates,
+    agent: Agent,
+    clients: ClusterClients,
+    informers: NodeInformers,
+    *,
+    recorder: CauseRecorder,
+    node_name: str,
+) -> tuple[Part, ...]:
+    """Build the parts that request certificates for pods."""
+    clock = clients.informers.clock
+    api = CertificateApi(
+        node_name=node_name, client=clients.main, requests=informers.certificate_requests, nodes=informers.node
+    )
+    manager = PodCertificateManager(
+        api=api,
+        pods=agent.pods,
+        keys=CertificateMaker(clock=clock),
+        board=board,
+        recorder=recorder,
+        clock=clock,
+        randomness=clients.informers.randomness,
+    )
+    return informers.certificate_requests, manager

@@ -12,12 +12,14 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from klet.certs.child.issue import make_authority, make_self_signed, make_signing_request, sign_leaf, sign_request
 from klet.certs.child.loading import Refused, describe
+from klet.certs.child.pod_keys import make_pod_key
 from klet.certs.messages import (
     REQUEST_LIMIT,
     Answer,
     ChildRefusal,
     Describe,
     MakeAuthority,
+    MakePodKey,
     MakeSelfSigned,
     MakeSigningRequest,
     RefusalReason,
@@ -66,6 +68,8 @@ def _carry_out(request: Request) -> Answer:
             return sign_request(request)
         case Describe():
             return describe(request)
+        case MakePodKey():
+            return make_pod_key(request)
         case _:
             assert_never(request)
 

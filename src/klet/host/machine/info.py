@@ -14,6 +14,7 @@ _ARCHITECTURES: Final = {
     "i386": "386",
     "loongarch64": "loong64",
 }
+_ALL_IDS: Final = (0, 0, 4294967295)
 
 
 class Cpu(Struct, frozen=True, order=True):
@@ -51,6 +52,8 @@ class MachineInfo(Struct, frozen=True, kw_only=True):
     has_app_armor: bool = False
     thermal_paths: tuple[str, ...] = ()
     """Files on overheated CPUs that containers must not see."""
+    in_user_namespace: bool = False
+    """The agent itself runs in one, as on a rootless node: much of the machine is not its own."""
 
     @property
     def online_cpus(self) -> frozenset[int]:
@@ -67,6 +70,21 @@ class SystemVersions(Struct, frozen=True):
 
     kernel: str
     image: str
+
+
+def is_in_user_namespace(uid_map: str) -> bool:
+    """Return whether the ids of a process (/proc/<pid>/uid_map) are not simply those of the machine.
+
+    A line that cannot be read counts as the machine's own, as upstream has it (moby's `RunningInUserNS`).
+    """
+    first, end, _ = uid_map.partition("\n")
+    if not first:
+        return bool(end)
+    try:
+        inside, outside, length = (int(word) for word in first.split()[:3])
+    except ValueError:
+        return False
+    return (inside, outside, length) != _ALL_IDS
 
 
 def go_architecture(machine: str) -> str:

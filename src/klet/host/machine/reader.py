@@ -16,7 +16,7 @@ from klet.host.cgroups.discover import find_hierarchy, find_hugepage_sizes, has_
 from klet.host.cpulist import parse_cpu_list
 from klet.host.errors import FileError, FileMissing, MalformedFile
 from klet.host.files import list_names, read_text
-from klet.host.machine.info import Cpu, MachineInfo, SystemVersions, go_architecture
+from klet.host.machine.info import Cpu, MachineInfo, SystemVersions, go_architecture, is_in_user_namespace
 from klet.host.machine.usage import UsageReader
 from klet.host.procfs import parse_number, quote
 
@@ -60,6 +60,7 @@ class MachineReader:
             has_selinux=(self._root / "sys/fs/selinux/enforce").exists(),
             has_app_armor=self.has_app_armor(),
             thermal_paths=self.thermal_paths(),
+            in_user_namespace=self.in_user_namespace(),
         )
 
     def versions(self) -> SystemVersions:
@@ -121,6 +122,13 @@ class MachineReader:
         numbers = sorted(int(match[1]) for name in names if (match := _CPU.fullmatch(name)))
         paths = (f"{_CPUS}/cpu{number}/{_THERMAL}" for number in numbers)
         return tuple(f"/{path}" for path in paths if (self._root / path).exists())
+
+    def in_user_namespace(self) -> bool:
+        """Return whether this process runs in a user namespace; False on a kernel without them."""
+        try:
+            return is_in_user_namespace(self._list("proc/self/uid_map"))
+        except FileError:
+            return False
 
     @property
     def _hugepages(self) -> Path:

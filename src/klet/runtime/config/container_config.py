@@ -14,6 +14,7 @@ from klet.runtime.config.container_options import ContainerOptions
 from klet.runtime.config.linux_resources import ResourceRules, build_container_resources
 from klet.runtime.config.mounts import MountInputs, build_block_devices, build_mounts
 from klet.runtime.config.security import SecuritySettings, build_security_context, check_non_root
+from klet.runtime.stop_signals import RUNTIME_DEFAULT, wanted_stop_signal
 from klet.wire import cri_v1_pb2 as cri
 
 
@@ -30,6 +31,8 @@ class ContainerInputs(Struct, frozen=True, kw_only=True):
     user_namespace: cri.UserNamespace | None = None
     target_id: str = ""
     """The container whose processes this one shares."""
+    extra_groups: tuple[int, ...] = ()
+    """Groups of the pod's volumes."""
 
 
 class ContainerSettings(Struct, frozen=True, kw_only=True):
@@ -39,6 +42,8 @@ class ContainerSettings(Struct, frozen=True, kw_only=True):
     resources: ResourceRules = field(default_factory=ResourceRules)
     relabels: bool = False
     """Whether the host has SELinux."""
+    stop_signals: bool = False
+    """Whether containers may choose the signal that stops them."""
 
 
 def build_container_config(
@@ -65,6 +70,7 @@ def build_container_config(
         stdin=container.stdin,
         stdin_once=container.stdin_once,
         tty=container.tty,
+        stop_signal=wanted_stop_signal(container) if settings.stop_signals else RUNTIME_DEFAULT,
         linux=cri.LinuxContainerConfig(
             resources=build_container_resources(pod, container.name, inputs.allocation, settings.resources),
             security_context=build_security_context(
@@ -74,6 +80,7 @@ def build_container_config(
                 settings.security,
                 user_namespace=inputs.user_namespace,
                 target_id=inputs.target_id,
+                extra_groups=inputs.extra_groups,
             ),
         ),
     )

@@ -16,7 +16,7 @@ from klet.model.allocation import PodAllocation
 from klet.model.images import PresentImage
 from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import SandboxId, SandboxRecord
-from klet.model.volumes import HostVolume
+from klet.model.volumes import HostVolume, extra_groups
 from klet.runtime.config.container_config import ContainerInputs, ContainerSettings, build_container_config
 from klet.runtime.config.container_options import DeviceOptions
 from klet.runtime.config.mounts import (
@@ -163,6 +163,7 @@ class ContainerPlanner:
             options=options,
             user_namespace=sandbox.user_namespace,
             target_id=facts.target_id,
+            extra_groups=extra_groups(pod, volumes.values()),
         )
         return build_container_config(pod, container, inputs, self._settings)
 

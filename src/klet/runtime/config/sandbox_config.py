@@ -41,6 +41,7 @@ def build_sandbox_config(
     cgroup_parent: str,
     settings: SandboxSettings,
     user_namespace: cri.UserNamespace | None = None,
+    extra_groups: Sequence[int] = (),
 ) -> cri.PodSandboxConfig:
     """Describe the sandbox to the runtime."""
     config = cri.PodSandboxConfig(
@@ -53,7 +54,7 @@ def build_sandbox_config(
         dns_config=cri.DNSConfig(servers=dns.servers, searches=dns.searches, options=dns.options),
         linux=cri.LinuxPodSandboxConfig(
             cgroup_parent=cgroup_parent,
-            security_context=_security(pod, user_namespace),
+            security_context=_security(pod, user_namespace, extra_groups),
             sysctls=_sysctls(pod),
             resources=build_sandbox_resources(allocation, settings.resources),
             overhead=build_overhead(allocation, settings.resources),
@@ -147,7 +148,9 @@ def namespace_options(
     )
 
 
-def _security(pod: Pod, user_namespace: cri.UserNamespace | None) -> cri.LinuxSandboxSecurityContext:
+def _security(
+    pod: Pod, user_namespace: cri.UserNamespace | None, extra_groups: Sequence[int]
+) -> cri.LinuxSandboxSecurityContext:
     every: list[Container | EphemeralContainer] = [
         *pod.spec.containers,
         *pod.spec.init_containers,
@@ -166,7 +169,7 @@ def _security(pod: Pod, user_namespace: cri.UserNamespace | None) -> cri.LinuxSa
     if wanted.run_as_group is not None:
         context.run_as_group.value = wanted.run_as_group
     groups = [] if wanted.fs_group is None else [wanted.fs_group]
-    context.supplemental_groups.extend([*groups, *wanted.supplemental_groups])
+    context.supplemental_groups.extend([*groups, *extra_groups, *wanted.supplemental_groups])
     context.supplemental_groups_policy = groups_policy(wanted)
     if (selinux := selinux_options(wanted.se_linux_options)) is not None:
         context.selinux_options.CopyFrom(selinux)

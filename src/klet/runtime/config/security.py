@@ -1,5 +1,7 @@
 """The security part of a container's CRI configuration, and the run-as-non-root check."""
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from klet.api.container import Container, EphemeralContainer
@@ -67,6 +69,7 @@ def build_security_context(
     *,
     user_namespace: cri.UserNamespace | None = None,
     target_id: str = "",
+    extra_groups: Sequence[int] = (),
 ) -> cri.LinuxContainerSecurityContext:
     """Build the user that the container runs as, and what it may do."""
     own, shared = _contexts(pod, container)
@@ -76,7 +79,11 @@ def build_security_context(
         readonly_rootfs=bool(own.read_only_root_filesystem),
         no_new_privs=own.allow_privilege_escalation is False,
         seccomp=_seccomp(own.seccomp_profile or shared.seccomp_profile, settings),
-        supplemental_groups=[*([] if shared.fs_group is None else [shared.fs_group]), *shared.supplemental_groups],
+        supplemental_groups=[
+            *([] if shared.fs_group is None else [shared.fs_group]),
+            *shared.supplemental_groups,
+            *extra_groups,
+        ],
         supplemental_groups_policy=groups_policy(shared),
         selinux_options=selinux_options(own.se_linux_options or shared.se_linux_options),
     )

@@ -108,6 +108,7 @@ def container_status(container: FakeContainer, images: ImageStore) -> pb.Contain
         mounts=container.config.mounts,
         log_path=container.log_path,
         resources=pb.ContainerResources(linux=container.resources),
+        stop_signal=container.config.stop_signal,
     )
     status.image.image = image
     container.status, container.shows = status, shows

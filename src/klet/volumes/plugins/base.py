@@ -20,6 +20,8 @@ class VolumeAttributes(Struct, frozen=True):
     managed: bool = False
     """The agent made it, so its label may be changed."""
     relabels: bool = False
+    gid: str = ""
+    """The group that can use it, as its PersistentVolume says (`volume_gid`); empty for all others."""
 
 
 SHOWN_FILES = VolumeAttributes(read_only=True, managed=True, relabels=True)

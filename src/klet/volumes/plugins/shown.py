@@ -11,6 +11,7 @@ from klet.api.config import ConfigMap, Secret
 from klet.api.pod import Pod
 from klet.api.volume import (
     ClusterTrustBundleProjection,
+    PodCertificateProjection,
     ProjectedVolumeSource,
     ServiceAccountTokenProjection,
     Volume,
@@ -18,7 +19,7 @@ from klet.api.volume import (
 )
 from klet.errors import KletError
 from klet.model.error_text import join_errors
-from klet.model.objects import IssuedToken, ObjectMissing
+from klet.model.objects import IssuedToken, ObjectMissing, PodCredentials
 from klet.model.pods import PodUID
 from klet.model.roles import NodeResources, ObjectReader
 from klet.volumes.atomic_writer import FileProjection, Payload
@@ -44,6 +45,14 @@ class TrustReader(Protocol):
     """Gets root certificates out of trust bundles."""
 
     async def anchors(self, source: ClusterTrustBundleProjection) -> bytes: ...
+
+
+class CertificateReader(Protocol):
+    """Gets the certificates of pods."""
+
+    def read(self, pod: Pod, volume: str, index: int) -> PodCredentials:
+        """Return those of one source of a volume; a KletError if they are not there."""
+        ...
 
 
 class Content(Struct, frozen=True):
@@ -158,6 +167,7 @@ class ProjectedPlugin(ShownFilesPlugin):
         objects: ObjectReader,
         tokens: TokenReader,
         trust: TrustReader,
+        certificates: CertificateReader,
         node: NodeResources,
         has_api: bool,
     ) -> None:
@@ -165,6 +175,7 @@ class ProjectedPlugin(ShownFilesPlugin):
         self._objects = objects
         self._tokens = tokens
         self._trust = trust
+        self._certificates = certificates
         self._node = node
         self._has_api = has_api
 
@@ -189,9 +200,9 @@ class ProjectedPlugin(ShownFilesPlugin):
         payload: dict[str, FileProjection] = {}
         instants: list[datetime] = []
         errors: list[str] = []
-        for part in source.sources:
+        for index, part in enumerate(source.sources):
             try:
-                content = await self._part(request, part, mode)
+                content = await self._part(request, part, index, mode)
             except KletError as error:
                 errors.append(str(error))
             else:
@@ -201,7 +212,7 @@ class ProjectedPlugin(ShownFilesPlugin):
             raise VolumeSetupError(join_errors(errors))
         return Content(payload, min(instants, default=None))
 
-    async def _part(self, request: MountRequest, part: VolumeProjection, mode: int) -> Content:
+    async def _part(self, request: MountRequest, part: VolumeProjection, index: int, mode: int) -> Content:
         if part.secret is not None:
             is_optional = bool(part.secret.optional)
             secret = await read_secret(self._objects, request, part.secret.name, is_optional=is_optional)
@@ -227,7 +238,8 @@ class ProjectedPlugin(ShownFilesPlugin):
             mode, user = _guarded(request.pod, mode)
             return Content({part.cluster_trust_bundle.path: FileProjection(anchors, mode, user)})
         if part.pod_certificate is not None:
-            raise VolumeSetupError("PodCertificate projection is not supported: the gate PodCertificateRequest is off")
+            held = self._certificates.read(request.pod, request.volume.name, index)
+            return Content(_certificate_files(part.pod_certificate, held, *_guarded(request.pod, mode)))
         return Content({})
 
     async def _token(self, request: MountRequest, source: ServiceAccountTokenProjection, mode: int) -> Content:
@@ -237,6 +249,18 @@ class ProjectedPlugin(ShownFilesPlugin):
             pod.metadata.namespace, pod.spec.service_account_name, token_request(request, source)
         )
         return Content({source.path: FileProjection(issued.token.encode(), mode, user)}, issued.refresh_at)
+
+
+def _certificate_files(
+    source: PodCertificateProjection, held: PodCredentials, mode: int, user: int | None
+) -> dict[str, FileProjection]:
+    """Return the files that a source asks for: key and certificates in one, or each in its own."""
+    files = {
+        source.credential_bundle_path: held.key + held.chain,
+        source.key_path: held.key,
+        source.certificate_chain_path: held.chain,
+    }
+    return {path: FileProjection(content, mode, user) for path, content in files.items() if path}
 
 
 def token_request(request: MountRequest, source: ServiceAccountTokenProjection) -> TokenRequest:

@@ -111,3 +111,29 @@ async def test_a_container_without_the_groups_of_its_image(newer_node, newer_cri
     async with newer_node.run() as agent:
         await agent.recorded("strict", "Ready")
         assert await agent.first_line("strict", "main") == "1000\n"
+
+
+async def test_a_container_chooses_its_stop_signal_if_the_runtime_lets_it(newer_node, manifest):
+    """A runtime that does not know the field stops by the image's signal, and reports none."""
+    said = "trap 'echo by USR1 > /data/end; exit 0' USR1; trap 'echo by TERM > /data/end; exit 0' TERM"
+    pod = manifest(
+        "signal",
+        main=f"{said}; echo up; while true; do sleep 1000 & wait $!; done",
+        spec={
+            "os": {"name": "linux"},
+            "volumes": [{"name": "data", "hostPath": {"path": str(newer_node.root.parent)}}],
+        },
+    )
+    pod["spec"]["containers"][0] |= {
+        "lifecycle": {"stopSignal": "SIGUSR1"},
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    newer_node.write("signal", pod)
+    async with newer_node.run(featureGates={"ContainerStopSignals": True}) as agent:
+        await agent.recorded("signal", "Ready")
+        assert await agent.first_line("signal", "main") == "up\n"
+        [status] = (await agent.pod("signal")).status.container_statuses
+        assert status.stop_signal in {"SIGUSR1", None}
+        newer_node.remove("signal")
+        await agent.recorded("signal", "Stopped")
+    assert (newer_node.root.parent / "end").read_text() == ("by USR1\n" if status.stop_signal else "by TERM\n")

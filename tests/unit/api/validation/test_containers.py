@@ -346,3 +346,74 @@ def test_ephemeral_container(errors_of, container, expected):
 )
 def test_restart_policies_of_containers_while_their_gate_is_off(errors_of, spec, expected):
     assert errors_of({"spec": spec}, container_restart_rules=False) == expected
+
+
+ALL_RULE = {**RULE, "action": "RestartAllContainers"}
+ONLY_RESTART = 'Unsupported value: "x": supported values: "Restart"'
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_on", "expected"),
+    [
+        pytest.param(
+            {"containers": [{"name": "c", "image": "i", "restartPolicy": "Never", "restartPolicyRules": [ALL_RULE]}]},
+            True,
+            [],
+            id="a regular container",
+        ),
+        pytest.param(
+            {
+                "initContainers": [
+                    {"name": "i", "image": "i", "restartPolicy": "Never", "restartPolicyRules": [ALL_RULE]}
+                ]
+            },
+            True,
+            [],
+            id="an init container",
+        ),
+        pytest.param(
+            {
+                "initContainers": [
+                    {"name": "i", "image": "i", "restartPolicy": "Always", "restartPolicyRules": [ALL_RULE]}
+                ]
+            },
+            True,
+            [],
+            id="also a sidecar",
+        ),
+        pytest.param(
+            {"initContainers": [{"name": "i", "image": "i", "restartPolicy": "Always", "restartPolicyRules": [{}]}]},
+            False,
+            [
+                (
+                    f"{I}.restartPolicyRules: Forbidden: restartPolicyRules are not allowed for init containers with "
+                    "restart policy Always"
+                )
+            ],
+            id="a sidecar without the gate has no rules at all",
+        ),
+        pytest.param(
+            {"initContainers": [{"name": "i", "image": "i", "restartPolicyRules": [{}]}]},
+            True,
+            [f"{I}.restartPolicy: Required value: must specify restartPolicy when restart rules are used"],
+            id="rules of an init container without a policy are not looked at",
+        ),
+        pytest.param(
+            {
+                "containers": [
+                    {
+                        "name": "c",
+                        "image": "i",
+                        "restartPolicy": "Never",
+                        "restartPolicyRules": [{**RULE, "action": "x"}],
+                    }
+                ]
+            },
+            True,
+            [f"{C}.restartPolicyRules[0].action: {ONLY_RESTART}"],
+            id="the text is the same with the gate",
+        ),
+    ],
+)
+def test_rules_that_restart_all_containers(errors_of, spec, is_on, expected):
+    assert errors_of({"spec": {"restartPolicy": "Never", **spec}}, restart_all_containers=is_on) == expected

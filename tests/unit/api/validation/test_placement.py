@@ -218,9 +218,14 @@ T = "spec.tolerations[0]"
             id="a bad value",
         ),
         pytest.param(
-            {"key": "a", "operator": "Gt"},
-            [f'{T}.operator: Unsupported value: "Gt": supported values: "Equal", "Exists"'],
+            {"key": "a", "operator": "Near"},
+            [f'{T}.operator: Unsupported value: "Near": supported values: "Equal", "Exists"'],
             id="an unknown operator",
+        ),
+        pytest.param(
+            {"key": "a", "operator": "Gt", "value": "x"},
+            [f'{T}.operator: Unsupported value: "Gt": supported values: "Equal", "Exists", "Lt", "Gt"'],
+            id="a comparison without its gate, whatever it compares with",
         ),
         pytest.param(
             {"key": "a", "effect": "x"},
@@ -231,6 +236,34 @@ T = "spec.tolerations[0]"
 )
 def test_tolerations(errors_of, toleration, expected):
     assert errors_of({"spec": {"tolerations": [toleration]}}) == expected
+
+
+CANONICAL = "must be a valid decimal integer in canonical form"
+
+
+@pytest.mark.parametrize("operator", ["Lt", "Gt"])
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        pytest.param("-950", [], id="a number"),
+        pytest.param("0", [], id="zero"),
+        pytest.param(
+            "", ["must be non-empty", 'strconv.ParseInt: parsing "": invalid syntax'], id="nothing to compare with"
+        ),
+        pytest.param("x", [CANONICAL, 'strconv.ParseInt: parsing "x": invalid syntax'], id="no number"),
+        pytest.param("+5", [CANONICAL], id="a plus sign"),
+        pytest.param("-0", [CANONICAL], id="a negative zero"),
+        pytest.param(
+            "9223372036854775808",
+            ['strconv.ParseInt: parsing "9223372036854775808": value out of range'],
+            id="more than 64 bits",
+        ),
+    ],
+)
+def test_tolerations_that_compare(errors_of, operator, value, expected):
+    toleration = {"key": "a", "operator": operator, "value": value}
+    found = errors_of({"spec": {"tolerations": [toleration]}}, taint_comparisons=True)
+    assert found == [f'{T}.value: Invalid value: "{value}": {message}' for message in expected]
 
 
 S = "spec.topologySpreadConstraints[0]"

@@ -284,3 +284,46 @@ def items(name, *paths):
 )
 def test_projected_volume(errors_of, projected, expected):
     assert errors_of({"spec": {"volumes": [{"name": "v", "projected": projected}]}}) == expected
+
+
+CERTIFICATE = {"signerName": "example.com/s", "keyType": "ED25519", "keyPath": "key"}
+PC = f"{P}.sources[0].podCertificate"
+KEY_TYPES = '"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"'
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({}, [], id="the least that is needed"),
+        pytest.param({"maxExpirationSeconds": 91 * 86400, "userAnnotations": {"Example.com/A": "b"}}, [],
+                     id="all of it"),
+        pytest.param({"signerName": ""}, [f"{PC}.signerName: Required value"], id="no signer"),
+        pytest.param({"keyType": "RSA2048"},
+                     [f'{PC}.keyType: Unsupported value: "RSA2048": supported values: {KEY_TYPES}'], id="a short key"),
+        pytest.param({"maxExpirationSeconds": 3599}, [(f"{PC}.maxExpirationSeconds: Invalid value: 3599: if provided, "
+                     "maxExpirationSeconds must be >= 3600")], id="too short"),
+        pytest.param({"maxExpirationSeconds": 91 * 86400 + 1}, [(f"{PC}.maxExpirationSeconds: Invalid value: 7862401: "
+                     "if provided, maxExpirationSeconds must be <= 7862400")], id="too long"),
+        pytest.param({"signerName": "a.kubernetes.io/s", "maxExpirationSeconds": 86401},
+                     [(f"{PC}.maxExpirationSeconds: Invalid value: 86401: if provided, maxExpirationSeconds must be "
+                      "<= 86400")], id="too long for a signer of Kubernetes"),
+        pytest.param({"keyPath": ""}, [(f"{PC}: Required value: specify at least one of credentialBundlePath, keyPath, "
+                     "and certificateChainPath")], id="no file"),
+        pytest.param({"keyPath": "/a", "certificateChainPath": "..b", "credentialBundlePath": "a/../b"}, [
+            f'{PC}.credentialBundlePath: Invalid value: "a/../b": must not contain \'..\'',
+            f'{PC}.keyPath: Invalid value: "/a": must be a relative path',
+            f'{PC}.certificateChainPath: Invalid value: "..b": must not start with \'..\'',
+        ], id="files elsewhere"),
+        pytest.param({"certificateChainPath": "key"}, [f'{P}: Invalid value: "key": conflicting duplicate paths'],
+                     id="one file for two"),
+        pytest.param({"userAnnotations": {"team": "a"}}, [(f'{PC}.userAnnotations: Invalid value: "team": must be a '
+                     'domain-prefixed key (such as "acme.io/foo")')], id="an annotation of nobody"),
+        pytest.param({"userAnnotations": {"": "a"}}, [f"{PC}.userAnnotations: Required value"], id="no key"),
+        pytest.param({"userAnnotations": {"a.b/c": "x" * 262144}},
+                     [f"{PC}.userAnnotations: Too long: may not be more than 262144 bytes"], id="too much"),
+    ],
+)  # fmt: skip
+def test_pod_certificate(errors_of, changes, expected):
+    source = {"podCertificate": CERTIFICATE | changes}
+    projected = {"sources": [source]}
+    assert errors_of({"spec": {"volumes": [{"name": "v", "projected": projected}]}}) == expected

@@ -1,6 +1,7 @@
 import pytest
 
 from klet.api.validation import formats
+from klet.api.validation.options import PodValidationOptions
 from klet.api.validation.status import validate_pod_status_update
 
 [SUBDOMAIN] = formats.dns_subdomain("A")
@@ -261,3 +262,28 @@ def test_terminated_containers_stay_terminated(make_pod, spec, kind, old, new, e
     before = make_pod({"spec": spec, "status": {kind: [{"name": "x", **old}]}})
     after = make_pod({"spec": spec, "status": {kind: [{"name": "x", **new}]}})
     assert [str(error) for error in validate_pod_status_update(after, before)] == expected
+
+
+@pytest.mark.parametrize(
+    ("is_on", "expected"),
+    [
+        pytest.param(True, [], id="all may come back"),
+        pytest.param(
+            False, [f"status.{CS}[0].state: {BACK}", f"status.{IS}[0].state: {BACK}"], id="not without its gate"
+        ),
+    ],
+)
+def test_where_one_exit_may_restart_all(make_pod, is_on, expected):
+    rules = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]
+    asks = {"name": "asks", "image": "i", "restartPolicy": "Never", "restartPolicyRules": rules}
+    spec = {
+        "restartPolicy": "Never",
+        "containers": [{"name": "x", "image": "i"}, asks],
+        "initContainers": [{"name": "y", "image": "i"}],
+    }
+    before, after = (
+        make_pod({"spec": spec, "status": {CS: [{"name": "x", **state}], IS: [{"name": "y", **state}]}})
+        for state in (DEAD, ALIVE)
+    )
+    options = PodValidationOptions(restart_all_containers=is_on)
+    assert [str(error) for error in validate_pod_status_update(after, before, options)] == expected

@@ -99,6 +99,7 @@ def test_a_whole_machine(machine, smallest, write):
     write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "3\n")
     write("sys/fs/cgroup/system.slice/memory.swap.max", "max\n")
     write("sys/fs/selinux/enforce", "1")
+    write("proc/self/uid_map", "0 100000 65536\n")
     write("sys/devices/system/cpu/cpu1/thermal_throttle/count", "0\n")
     info = machine.info()
     assert (info.cpus, info.online_cpus) == (4, {0, 1, 2, 3})
@@ -106,6 +107,7 @@ def test_a_whole_machine(machine, smallest, write):
     assert (info.machine_id, info.system_uuid, info.boot_id) == ("mid", "uuid", "boot")
     assert (info.cgroup_version, info.has_swap_controller, info.has_selinux) == (2, True, True)
     assert info.thermal_paths == ("/sys/devices/system/cpu/cpu1/thermal_throttle",)
+    assert info.in_user_namespace
     assert info.page_size == os.sysconf("SC_PAGE_SIZE")
     assert info.agent_cpus == len(os.sched_getaffinity(0))
     assert info.hostname
@@ -136,6 +138,7 @@ def test_a_machine_that_says_little_of_itself(machine, smallest):
     assert info.cpus == os.cpu_count()
     assert not info.has_swap_controller
     assert not info.has_selinux
+    assert not info.in_user_namespace
 
 
 def test_the_first_version_of_cgroups(machine, smallest, write):

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from klet.api.container import Container, EphemeralContainer, ResourceRequirements, VolumeDevice, VolumeMount
+from klet.api.handlers import Lifecycle
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.api.security import SecurityContext
@@ -45,6 +46,15 @@ def built(
     owner = pod or make_pod(container if isinstance(container, Container) else "main")
     inputs = replace(inputs, allocation=desired_allocation(owner))
     return build_container_config(owner, container, inputs, settings)
+
+
+@pytest.mark.parametrize(
+    ("is_on", "signal"),
+    [pytest.param(True, cri.SIGUSR1, id="with its gate"), pytest.param(False, cri.RUNTIME_DEFAULT, id="not without")],
+)
+def test_a_container_may_choose_its_stop_signal(is_on, signal):
+    container = replace(make_container("c"), lifecycle=Lifecycle(stop_signal="SIGUSR1"))
+    assert built(container, settings=replace(SETTINGS, stop_signals=is_on)).stop_signal == signal
 
 
 def test_names_image_command_and_environment():

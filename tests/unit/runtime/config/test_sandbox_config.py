@@ -30,11 +30,11 @@ def pod_with(**spec) -> Pod:
     return replace(pod, spec=replace(pod.spec, **spec))
 
 
-def built(pod: Pod) -> cri.PodSandboxConfig:
+def built(pod: Pod, **more) -> cri.PodSandboxConfig:
     dns = DnsConfig(("10.0.0.10",), ("a", "b"), ("ndots:5",))
     parent = "/kubepods/podu-1"
     return build_sandbox_config(
-        pod, desired_allocation(pod), attempt=2, dns=dns, cgroup_parent=parent, settings=SETTINGS
+        pod, desired_allocation(pod), attempt=2, dns=dns, cgroup_parent=parent, settings=SETTINGS, **more
     )
 
 
@@ -247,3 +247,14 @@ def test_a_user_namespace_is_passed_to_the_runtime():
 def test_a_container_that_looks_into_another(spec, expected):
     options = namespace_options(pod_with(**spec), target_id="abc")
     assert (options.pid, options.target_id) == expected
+
+
+def test_groups_of_volumes_stand_between_those_of_the_pod():
+    context = PodSecurityContext(fs_group=3, supplemental_groups=(4,))
+    security = built(pod_with(security_context=context), extra_groups=(5555,)).linux.security_context
+    assert list(security.supplemental_groups) == [3, 5555, 4]
+
+
+def test_a_pod_without_a_security_context_has_no_groups_in_its_sandbox():
+    security = built(pod_with(), extra_groups=(5555,)).linux.security_context
+    assert list(security.supplemental_groups) == []

@@ -296,3 +296,11 @@ def test_the_temperature_of_the_cpus_is_masked(proc_mount, expected):
     settings = SecuritySettings(thermal_paths=("/sys/devices/system/cpu/cpu0/thermal_throttle",))
     context = Case(own=SecurityContext(proc_mount=proc_mount)).built(settings=settings)
     assert list(context.masked_paths) == expected
+
+
+def test_groups_of_volumes_follow_those_of_the_pod():
+    pod, container = Case(shared=PodSecurityContext(fs_group=10, supplemental_groups=(20,))).pod()
+    context = build_security_context(pod, container, NOBODY, PLAIN, extra_groups=(5555,))
+    assert list(context.supplemental_groups) == [10, 20, 5555]
+    context = build_security_context(*Case().pod(), NOBODY, PLAIN, extra_groups=(5555,))
+    assert list(context.supplemental_groups) == [5555]

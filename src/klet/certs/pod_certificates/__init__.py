@@ -1,0 +1,1 @@
+"""Certificates of pods: requested for their projected volumes, renewed, forgotten (podcertificate manager)."""
