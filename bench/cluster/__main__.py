@@ -25,7 +25,7 @@ from klet.cri.client import connect
 from klet.testing import containerd as runtime
 from klet.testing.control_plane import programs
 from klet.testing.control_plane.cluster import run_control_plane
-from klet.testing.control_plane.furniture import furnish
+from klet.testing.control_plane.default_objects import create_default_objects
 
 PARTS = ("one", "thirty", "hundred", "deletion", "exits", "configmap", "probed", "restart", "idle", "ready")
 
@@ -41,7 +41,7 @@ async def measure(parts: list[str], options: argparse.Namespace) -> list[Row]:
             plane.client() as admin,
             plane.transport() as transport,
         ):
-            await furnish(admin, plane.identities.authority.read_text())
+            await create_default_objects(admin, plane.identities.authority.read_text())
             floor = Floor(client=client, containerd=containerd)
             at_once = options.at_once
             if not at_once and {"thirty", "hundred"}.intersection(parts):

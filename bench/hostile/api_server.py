@@ -14,7 +14,7 @@ from klet.kube.errors import Unreachable
 from klet.kube.transport import HttpRequest, Transport
 from klet.testing.control_plane import programs
 from klet.testing.control_plane.cluster import run_control_plane
-from klet.testing.control_plane.furniture import furnish
+from klet.testing.control_plane.default_objects import create_default_objects
 from klet.testing.control_plane.identities import ADMINS, ControlPlaneIdentities
 from klet.testing.control_plane.processes import Daemon
 from klet.testing.free_ports import find_free_ports
@@ -47,7 +47,7 @@ async def run_api_server(directory: Path) -> AsyncIterator[ApiServer]:
         plane.client() as admin,
         plane.transport() as transport,
     ):
-        await furnish(admin, plane.identities.authority.read_text())
+        await create_default_objects(admin, plane.identities.authority.read_text())
         yield ApiServer(f"kube-apiserver {programs.VERSION}", plane.identities, transport)
 
 

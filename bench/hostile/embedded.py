@@ -11,7 +11,7 @@ import sys
 import uvloop
 
 from klet.aio.clock import SystemClock
-from klet.embedded.questions import AllowEverything
+from klet.embedded.review_answers import AllowEverything
 from klet.embedded.server import build_api, serving
 from klet.embedded.store import Store
 

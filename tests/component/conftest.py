@@ -11,7 +11,7 @@ import pytest
 from klet.api.config import ConfigMap
 from klet.api.meta import ObjectMeta
 from klet.embedded.identities import ApiUser
-from klet.embedded.questions import AllowEverything
+from klet.embedded.review_answers import AllowEverything
 from klet.embedded.server import EmbeddedApi, build_api, serving
 from klet.embedded.store import Store
 from klet.kube.access import Access, Login

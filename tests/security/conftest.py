@@ -29,7 +29,7 @@ from klet.api.authorization import SubjectAccessReviewSpec
 from klet.api.codec import convert
 from klet.api.pod import Pod
 from klet.embedded.identities import ApiUser
-from klet.embedded.questions import AllowEverything
+from klet.embedded.review_answers import AllowEverything
 from klet.embedded.server import EmbeddedApi, build_api
 from klet.embedded.store import Key, Store
 from klet.host.mounts import unmount_tree

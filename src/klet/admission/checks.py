@@ -46,6 +46,8 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     taints: tuple[Taint, ...] = ()
     compares_taints: bool = False
     """The gate TaintTolerationComparisonOperators."""
+    own_ports: tuple[ContainerPort, ...] = ()
+    """Where the agent itself listens, as host ports."""
 
 
 class Shortage(Struct, frozen=True, kw_only=True):
@@ -133,18 +135,15 @@ def check_host_ports(pod: Pod, others: Sequence[Pod]) -> Reject | None:
     if clash is None:
         return None
     port, holder = clash
-    held_by = f"{holder.metadata.namespace}/{holder.metadata.name}"
-    protocol = port.protocol or _TCP
-    return Reject(
-        Reason.NODE_PORTS,
-        "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
-        {
-            "why": f"host port {port.host_port}/{protocol} is held by pod {held_by}",
-            "hostPort": port.host_port,
-            "protocol": protocol,
-            "heldBy": held_by,
-        },
-    )
+    return _reject_port(port, held_by=f"pod {holder.metadata.namespace}/{holder.metadata.name}")
+
+
+def check_own_ports(pod: Pod, own: Sequence[ContainerPort]) -> Reject | None:
+    """Reject a pod whose port mapping would lead the agent's own clients to it. Upstream does not check this."""
+    if pod.spec.host_network:
+        return None  # nothing is mapped: the pod cannot listen there while the agent does
+    port = next((port for port in host_ports(pod) for mine in own if _clash(port, mine)), None)
+    return None if port is None else _reject_port(port, held_by="the node agent")
 
 
 def check_features(pod: Pod, *, pod_level_resources: bool) -> Reject | None:
@@ -189,6 +188,7 @@ def decide_admission(pod: Pod, others: Sequence[Pod], facts: NodeFacts, allocati
         return Reject(Reason.OUT_OF_PODS, shortage.message)
     rejected = (
         check_host_ports(pod, others)
+        or check_own_ports(pod, facts.own_ports)
         or check_taints(pod, facts.taints, comparisons=facts.compares_taints)
         or check_app_armor(pod, is_enabled=facts.has_app_armor)
         or check_features(pod, pod_level_resources=facts.has_pod_level_resources)
@@ -220,6 +220,20 @@ def _make_room(pod: Pod, others: Sequence[Pod], shortage: Shortage, allocations:
         message = f"Unexpected error while attempting to recover from admission failure: {found.message}"
         return Reject(Reason.UNEXPECTED_ADMISSION_ERROR, message, {"why": shortage.message})
     return Preempt(found, MESSAGE, as_preempted)
+
+
+def _reject_port(port: ContainerPort, *, held_by: str) -> Reject:
+    protocol = port.protocol or _TCP
+    return Reject(
+        Reason.NODE_PORTS,
+        "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
+        {
+            "why": f"host port {port.host_port}/{protocol} is held by {held_by}",
+            "hostPort": port.host_port,
+            "protocol": protocol,
+            "heldBy": held_by.removeprefix("pod "),
+        },
+    )
 
 
 def host_ports(pod: Pod) -> Iterator[ContainerPort]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from klet.admission.declared_features import discover_features
 from klet.agent_log.start import LogSettings
 from klet.agent_log.vmodule import VModuleRule
+from klet.api.container import ContainerPort
 from klet.api.quantity import ZERO
 from klet.api.sysctls import normalize_sysctl
 from klet.api.validation.options import STATIC_POD, PodValidationOptions
@@ -46,6 +48,7 @@ STARTS_PER_CPU = 4
 """Where many pods are up soonest: with fewer in flight the CPUs idle, with more the runtime gets slower for all."""
 LONGEST_REQUEST = timedelta(days=365)
 """gRPC takes a deadline of more than two centuries for one that has passed."""
+_EVERY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 
 
 class AgentSettings(Struct, frozen=True, kw_only=True):
@@ -85,6 +88,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """Patterns of kernel parameters that pods may set besides the safe ones."""
     declared_features: tuple[str, ...] | None = None
     """What the node declares that it can do; None: it declares nothing, and pods are not checked for it."""
+    own_ports: tuple[ContainerPort, ...] = ()
+    """Where the agent listens, as host ports: no pod may have them."""
     has_image_volumes: bool = True
     has_pod_level_resources: bool = True
     shows_hidden_metrics: bool = False
@@ -155,6 +160,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         features=features,
         allowed_sysctls=tuple(normalize_sysctl(each) for each in config.allowed_unsafe_sysctls),
         declared_features=cut_declared_features(given),
+        own_ports=cut_own_ports(config),
         has_image_volumes=given.gates.enabled("ImageVolume"),
         has_pod_level_resources=given.gates.enabled("PodLevelResources"),
         shows_hidden_metrics=bool(config.show_hidden_metrics_for_version),
@@ -178,6 +184,20 @@ def cut_features(given: Settings) -> PodFeatures:
         stop_signals=given.gates.enabled("ContainerStopSignals"),
         restart_all=given.gates.enabled("RestartAllContainersOnContainerExits"),
         taint_comparisons=given.gates.enabled("TaintTolerationComparisonOperators"),
+    )
+
+
+def cut_own_ports(config: KubeletConfiguration) -> tuple[ContainerPort, ...]:
+    """Return the ports that the agent takes on the host."""
+    listeners = (
+        (config.address, config.port if config.enable_server else 0),
+        (config.address, config.read_only_port),
+        (config.healthz_bind_address, config.healthz_port),
+    )
+    return tuple(
+        ContainerPort(container_port=port, host_port=port, host_ip="" if address in _EVERY_ADDRESS else address)
+        for address, port in listeners
+        if port > 0
     )
 
 

@@ -225,6 +225,7 @@ def _build_checks(ports: Ports, settings: AgentSettings, boards: Boards, *, runt
             has_pod_level_resources=settings.has_pod_level_resources,
             taints=ports.node_taints(),
             compares_taints=settings.features.taint_comparisons,
+            own_ports=settings.own_ports,
         )
 
     return NodeChecks(facts=find_facts, allocations=boards.allocations)

@@ -21,10 +21,10 @@ from klet.embedded import refusals
 from klet.embedded.faults import Cut, DelayAnswer, FallSilent, Fault, FaultRequest, Faults, RefuseRequest
 from klet.embedded.identities import ApiUser, Identities
 from klet.embedded.patching import DEEPEST, TYPES, Patch, is_too_deep
-from klet.embedded.questions import ReviewAnswers
 from klet.embedded.reading import Reader, read_filter, read_watch_options
 from klet.embedded.refusals import RequestRefused
 from klet.embedded.registry import ObjectRegistry, ObjectTarget
+from klet.embedded.review_answers import ReviewAnswers
 from klet.embedded.routes import Route, find_route, is_api_path
 from klet.embedded.signing_requests import requested_by
 from klet.version import KUBERNETES_VERSION

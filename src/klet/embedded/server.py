@@ -14,9 +14,9 @@ from klet.api.kinds import find_kind
 from klet.embedded.faults import Faults
 from klet.embedded.http import ApiHandler
 from klet.embedded.identities import ApiUser, Identities
-from klet.embedded.questions import ReviewAnswers, Rights
 from klet.embedded.reading import Reader
 from klet.embedded.registry import ObjectRegistry
+from klet.embedded.review_answers import ReviewAnswers, Rights
 from klet.embedded.store import Key, Store
 
 NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")

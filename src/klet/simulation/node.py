@@ -12,8 +12,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
+from klet.api.container import ContainerPort
 from klet.api.placement import Taint
 from klet.api.pod import Pod
 from klet.app.kubelet_api import OpenedApi
@@ -146,6 +149,8 @@ class SimulatedNode:
     logs: MemoryLogs = field(init=False)
     http: HttpClient = field(default_factory=HttpClient)
     taints: tuple[Taint, ...] = ()
+    own_ports: tuple[ContainerPort, ...] = ()
+    """Where the agent listens."""
     """Of the Node."""
 
     def __post_init__(self) -> None:
@@ -170,6 +175,7 @@ class SimulatedNode:
             ports = self.build_ports(client, wanted, seed=seed)
             api = self._open_api(socket) if socket is not None else None
             settings = simulated_settings(parallel_starts, features=features, node=self.settings)
+            settings = replace(settings, own_ports=self.own_ports)
             node = build_node(NodeSpecification(settings=settings, ports=ports, api=api))
             async with running(node.parts):
                 yield RunningAgent(agent=node.agent, journal=self.journal)

@@ -150,6 +150,24 @@ def test_a_stop_signal_reaches_the_runtime_and_the_status(features, expected):
     assert made.config.stop_signal == (cri.SIGUSR1 if expected else cri.RUNTIME_DEFAULT)
 
 
+def test_no_pod_gets_a_port_of_the_agent():
+    """The port mapping leads around who listens: clients of the kubelet API would reach the pod."""
+    node = new_node()
+    node.own_ports = (ContainerPort(container_port=10250, host_port=10250),)
+    container = replace(make_container("main"), ports=(ContainerPort(container_port=80, host_port=10250),))
+
+    async def story():
+        wanted = DrivenPodSource()
+        async with node.run_agent(wanted) as running:
+            wanted.add(make_pod(container, uid="uid-1", source="api"))
+            await LoopClock(epoch=EPOCH).sleep(A_WHILE)
+            return running.agent.statuses.get("uid-1")
+
+    status = run_virtual(story())
+    assert (status.phase, status.reason) == ("Failed", "NodePorts")
+    assert node.runtime.sandboxes() == ()
+
+
 def full_node(max_pods):
     node = new_node()
     node.settings = NodeSettings(name="node", max_pods=max_pods)

@@ -24,7 +24,7 @@ from klet.certs.messages import Pair, Purpose, Template
 from klet.certs.store import CLIENT_PREFIX, PairStore
 from klet.certs.templates import build_client_template
 from klet.embedded.identities import ApiUser
-from klet.embedded.questions import AllowEverything
+from klet.embedded.review_answers import AllowEverything
 from klet.embedded.server import EmbeddedApi, build_api
 from klet.embedded.signer import ClusterSigner
 from klet.embedded.store import Store

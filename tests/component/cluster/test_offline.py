@@ -20,7 +20,7 @@ from klet.api.pod import Pod
 from klet.embedded import refusals
 from klet.embedded.faults import FallSilent, RefuseRequest
 from klet.embedded.identities import ApiUser
-from klet.embedded.questions import AllowEverything
+from klet.embedded.review_answers import AllowEverything
 from klet.embedded.server import build_api, serving
 from klet.embedded.store import Store
 from klet.host.inotify import watch_directory

@@ -27,7 +27,7 @@ from klet.kube.throttle import Unlimited
 from klet.kube.watch import Watcher, WatchScope
 from klet.testing.containerd import REQUEST_TIMEOUT, remove_pods
 from klet.testing.control_plane.cluster import ControlPlane, run_control_plane
-from klet.testing.control_plane.furniture import furnish
+from klet.testing.control_plane.default_objects import create_default_objects
 from klet.testing.control_plane.nodes import ClusterNode
 from klet.testing.control_plane.processes import Daemon
 from klet.testing.control_plane.programs import (
@@ -150,7 +150,7 @@ async def control_plane(tmp_path_factory):
         pytest.skip(reason)
     async with run_control_plane(tmp_path_factory.mktemp("control-plane")) as plane:
         async with plane.client() as client:
-            await furnish(client, plane.identities.authority.read_text())
+            await create_default_objects(client, plane.identities.authority.read_text())
         yield plane
 
 

@@ -13,7 +13,7 @@ import pytest_asyncio
 from klet.api.certificates import CertificateSigningRequest
 from klet.api.node import Node
 from klet.testing.control_plane.cluster import Roles, run_control_plane
-from klet.testing.control_plane.furniture import allow_bootstrap, furnish
+from klet.testing.control_plane.default_objects import allow_bootstrap, create_default_objects
 from klet.testing.control_plane.programs import CONTROLLERS, KUBECTL, why_impossible
 
 TOKEN = "abcdef.0123456789abcdef"
@@ -31,7 +31,7 @@ async def control_plane(tmp_path_factory):
         pytest.skip(reason)
     async with run_control_plane(tmp_path_factory.mktemp("signing-plane"), Roles(controllers=SIGNERS)) as plane:
         async with plane.client() as client:
-            await furnish(client, plane.identities.authority.read_text())
+            await create_default_objects(client, plane.identities.authority.read_text())
             await allow_bootstrap(client, TOKEN)
         yield plane
 

@@ -14,7 +14,7 @@ from klet.api.certificates import PodCertificateRequest
 from klet.certs.child.loading import public_bytes
 from klet.kube.watch import WatchScope
 from klet.testing.control_plane.cluster import Roles, run_control_plane
-from klet.testing.control_plane.furniture import furnish
+from klet.testing.control_plane.default_objects import create_default_objects
 from klet.testing.control_plane.programs import KUBECTL, why_impossible
 from klet.testing.pod_signer import PodSigner, Refuse, Sign
 
@@ -35,7 +35,7 @@ async def control_plane(tmp_path_factory):
     roles = Roles(api_server_flags=SERVER_FLAGS)
     async with run_control_plane(tmp_path_factory.mktemp("gated-plane"), roles) as plane:
         async with plane.client() as client:
-            await furnish(client, plane.identities.authority.read_text())
+            await create_default_objects(client, plane.identities.authority.read_text())
         yield plane
 
 

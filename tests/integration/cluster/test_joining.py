@@ -23,7 +23,13 @@ async def test_the_node_registers(ready, node):
 
 
 async def test_its_lease_belongs_to_it(ready, api, node):
-    lease = await api.client.get(Lease, node.name, "kube-node-lease")
+    # The node may be ready a moment before its first lease is there.
+
+    async def find_lease() -> Lease | None:
+        found = await api.client.list(Lease, "kube-node-lease")
+        return next((each for each in found.items if each.metadata.name == node.name), None)
+
+    lease = await api.until(find_lease, bool)
     assert lease.spec.holder_identity == node.name
     (owner,) = lease.metadata.owner_references
     assert (owner.kind, owner.name, owner.uid) == ("Node", node.name, ready.metadata.uid)

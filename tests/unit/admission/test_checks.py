@@ -82,6 +82,34 @@ def test_a_port_that_is_held_is_named_with_who_holds_it():
     }
 
 
+AGENT = (port(10250), port(10248, host_ip="127.0.0.1"))
+
+
+@pytest.mark.parametrize(
+    ("pod", "is_admitted"),
+    [
+        pytest.param(using(port(10250)), False, id="the port of the kubelet API"),
+        pytest.param(using(port(10250, host_ip="10.0.0.1")), False, id="on one address, while the agent has all"),
+        pytest.param(using(port(10248)), False, id="on all addresses, of which the agent has one"),
+        pytest.param(using(port(10248, host_ip="10.0.0.1")), True, id="on another address"),
+        pytest.param(using(port(10250, protocol="UDP")), True, id="another protocol"),
+        pytest.param(using(port(10251)), True, id="another port"),
+        pytest.param(using(), True, id="no port"),
+        pytest.param(
+            replace(using(port(10250)), spec=replace(using(port(10250)).spec, host_network=True)),
+            True,
+            id="on the host's network nothing is mapped",
+        ),
+    ],
+)
+def test_ports_of_the_agent(pod, is_admitted):
+    found = find_rejection(pod, [], own_ports=AGENT)
+    assert (found is None) is is_admitted
+    if found is not None:
+        assert (found.reason, found.message) == ("NodePorts", PORTS)
+        assert found.measurements["heldBy"] == "the node agent"
+
+
 def test_a_pod_may_ask_for_a_port_nobody_has():
     assert find_rejection(using(port(123)), []) is None
 

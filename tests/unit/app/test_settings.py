@@ -90,6 +90,26 @@ def test_a_feature_whose_gate_klet_does_not_act_upon_is_not_declared():
     assert {RESTART_ALL, POD_RESIZE} - set(declared) == {RESTART_ALL, POD_RESIZE} & GATES
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param(
+            [],
+            {("127.0.0.1", 10250), ("127.0.0.1", 10255), ("127.0.0.1", 10248)},
+            id="the API, the read-only port of a node without a file, and health",
+        ),
+        pytest.param(["--read-only-port=0", "--healthz-port=0"], {("127.0.0.1", 10250)}, id="the API alone"),
+        pytest.param(
+            ["--enable-server=false", "--read-only-port=0", "--healthz-bind-address=::"],
+            {("", 10248)},
+            id="all addresses, and no API",
+        ),
+    ],
+)
+def test_ports_that_no_pod_may_have(arguments, expected):
+    assert {(each.host_ip, each.host_port) for each in cut(*arguments).own_ports} == expected
+
+
 def test_name_servers_that_are_none_are_left_out():
     assert cut("--cluster-dns=010.96.0.10,junk").dns.cluster_dns == ("10.96.0.10",)
 

@@ -26,8 +26,8 @@ from klet.certs.pod_certificates.board import PodCertificates
 from klet.config.command_line import Settings
 from klet.config.places import hide_credentials
 from klet.events.recorder import EventingRecorder
-from klet.kube.announcer import OutageLogger
 from klet.kube.node_informers import NodeInformers, build_informers
+from klet.kube.outages import OutageLogger
 from klet.model.roles import Part, PodSink
 from klet.node.addresses import host_ips
 from klet.node.image_list import ImageList
@@ -77,7 +77,7 @@ async def open_cluster(
             clock=clock,
             randomness=randomness,
         )
-        announcer = OutageLogger(
+        outages = OutageLogger(
             server=hide_credentials(identity.access.server),
             reaches=(clients.transport.reach, clients.heartbeat_transport.reach),
             clock=clock,
@@ -93,7 +93,7 @@ async def open_cluster(
             cidrs=build_pod_cidrs(given, base),
             reports=cut_report_settings(given, settings.node),
             parts=(
-                announcer,
+                outages,
                 *build_identity_parts(identity, clients, base),
                 *informers.followed,
                 *served.parts,

@@ -26,7 +26,7 @@ from pathlib import Path
 from klet.errors import KletError
 from klet.testing.control_plane.build import build_programs
 from klet.testing.control_plane.cluster import ControlPlane, Roles, run_control_plane
-from klet.testing.control_plane.furniture import furnish
+from klet.testing.control_plane.default_objects import create_default_objects
 from klet.testing.control_plane.identities import node_user
 from klet.testing.control_plane.programs import (
     API_SERVER,
@@ -116,7 +116,7 @@ async def run_until_interrupted(options: argparse.Namespace) -> None:
         plane = await stack.enter_async_context(run_control_plane(Path(made), roles))
         if not options.controllers:
             async with plane.client() as client:
-                await furnish(client, plane.identities.authority.read_text())
+                await create_default_objects(client, plane.identities.authority.read_text())
         sys.stdout.write(advice(plane, options.node))
         sys.stdout.flush()
         await stopped.wait()

@@ -10,10 +10,10 @@ from klet.api.meta import ObjectMeta
 from klet.api.node import Node
 from klet.embedded.server import serving
 from klet.kube.access import Access, Login
-from klet.kube.announcer import OutageLogger
 from klet.kube.client import KubeClient
 from klet.kube.credentials import Credentials
 from klet.kube.informer import Informer, InformerSettings
+from klet.kube.outages import OutageLogger
 from klet.kube.throttle import Unlimited
 from klet.kube.transport import Transport
 from klet.kube.watch import Watcher, WatchScope
@@ -46,9 +46,9 @@ async def test_a_lost_server_is_two_lines_however_many_ask_it(cluster, unused_tc
         clock=clock,
         randomness=randomness,
     )
-    announcer = OutageLogger(server=access.server, reaches=(transport.reach,), clock=clock)
+    outages = OutageLogger(server=access.server, reaches=(transport.reach,), clock=clock)
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-        tasks = [group.create_task(part.run()) for part in (announcer, lease, *informers)]
+        tasks = [group.create_task(part.run()) for part in (outages, lease, *informers)]
         with transport.reach.troubles() as troubles:
             failed = 0
             while failed < 30:

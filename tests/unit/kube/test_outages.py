@@ -1,6 +1,6 @@
 import pytest
 
-from klet.kube.announcer import (
+from klet.kube.outages import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     LOSSES_APART,

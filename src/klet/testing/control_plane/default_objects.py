@@ -18,7 +18,7 @@ _BINDINGS: Final = (
 )
 
 
-async def furnish(client: KubeClient, authority: str, namespace: str = "default") -> None:
+async def create_default_objects(client: KubeClient, authority: str, namespace: str = "default") -> None:
     """Make what every pod of a namespace needs: its account, and the certificate of the cluster's authority."""
     await _ensure(client, ServiceAccount(metadata=ObjectMeta(name="default")), namespace)
     roots = ConfigMap(metadata=ObjectMeta(name="kube-root-ca.crt"), data={"ca.crt": authority})
