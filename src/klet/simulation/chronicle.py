@@ -38,6 +38,11 @@ class Instance(Struct, eq=False):
         return self.container.is_alive
 
     @property
+    def has_started(self) -> bool:
+        """Whether it ever ran."""
+        return self.container.started_at > 0
+
+    @property
     def exists(self) -> bool:
         """Whether it has not been removed yet."""
         return self.container.id in self.container.sandbox.containers

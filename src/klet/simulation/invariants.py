@@ -106,8 +106,10 @@ class RuntimeWatch:
     def _check_create(self, request: pb.CreateContainerRequest) -> None:
         """Check that what runs is not created again; abandoned calls may come in between."""
         uid, name = PodUID(request.sandbox_config.metadata.uid), request.config.metadata.name
-        newest = self._chronicle.histories[uid].newest(name)
-        if name in DEBUGGERS and newest is not None and newest.made_for is self._chronicle.histories[uid]:
+        history = self._chronicle.histories[uid]
+        newest = history.newest(name)
+        # One that never ran may be replaced: a late call of a killed agent may have left it behind.
+        if name in DEBUGGERS and newest is not None and newest.made_for is history and newest.has_started:
             self._chronicle.violate(f"ephemeral container {uid}/{name} is made again")
         if not self._lingering and newest is not None and newest.is_alive:
             self._chronicle.violate(f"{uid}/{name} is started again although {_name(newest)} runs")
