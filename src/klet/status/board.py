@@ -34,6 +34,7 @@ class StatusBoard:
         self._reported: dict[PodUID, Reported] = {}
         self._restored = dict(restored)
         self._changes = Broadcast[PodUID]()
+        self._removals = Broadcast[PodUID]()
 
     def get(self, uid: PodUID) -> PodStatus | None:
         reported = self._reported.get(uid)
@@ -85,7 +86,12 @@ class StatusBoard:
     def forget(self, uid: PodUID) -> None:
         known = (self._reported.pop(uid, None), self._restored.pop(uid, None))
         if any(status is not None for status in known):
+            self._removals.send(uid)
             self._changes.send(uid)
 
     def changes(self) -> Subscription[PodUID]:
         return self._changes.subscribe()
+
+    def removals(self) -> Subscription[PodUID]:
+        """Pods whose status was forgotten."""
+        return self._removals.subscribe()

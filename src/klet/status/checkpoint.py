@@ -72,6 +72,7 @@ class MemoryKeeper:
     async def run(self) -> None:
         with (
             self._statuses.changes() as statuses,
+            self._statuses.removals() as removals,
             self._delays.changes() as delays,
             self._pulls.changes() as pulls,
         ):
@@ -79,8 +80,10 @@ class MemoryKeeper:
                 await until_any(statuses, delays, pulls)
                 settles_by = self._clock.monotonic() + LONGEST_UNSETTLED.total_seconds()
                 while [*statuses.drain(), *delays.drain(), *pulls.drain()]:
+                    removals.drain()
                     await self._save()
-                    await self._clock.sleep(GATHER)
+                    # A removed pod is written at once: its UID may come back, and must not find the old counts.
+                    await self._clock.wait(until_any(removals), at_most=GATHER)
                     if self._clock.monotonic() >= settles_by:
                         break
                     await self._clock.wait(until_any(statuses, delays, pulls), at_most=CALM)

@@ -177,6 +177,19 @@ def test_a_change_is_written_at_once_and_those_right_after_it_together():
     on_bench(test)
 
 
+def test_a_pod_that_is_gone_is_written_at_once():
+    """Its UID may come back: a restart must not find the counts of the pod that is gone."""
+
+    async def test(board, delays, pulls, store, pause):
+        board.put(UID, STATUS)
+        await pause(0.01)
+        board.forget(UID)
+        await pause(0.01)
+        assert [memory.statuses for memory in store.saved] == [{UID: STATUS}, {}]
+
+    on_bench(test)
+
+
 def test_a_back_off_alone_is_written_too():
     async def test(board, delays, pulls, store, pause):
         delays.delays = (DELAY,)
