@@ -49,6 +49,11 @@ def chosen_release(environment: Mapping[str, str] = os.environ) -> str:
     return release
 
 
+def chosen_minor(environment: Mapping[str, str] = os.environ) -> int:
+    """Return the minor version of that release: what an API server knows depends on it."""
+    return int(chosen_release(environment).split(".")[1])
+
+
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
     """Return the directory outside of every checkout, since building takes long."""
     home = environment.get("KLET_CACHE") or Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "klet"
