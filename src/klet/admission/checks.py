@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.admission.preemption import MESSAGE, Need, NoVictims, as_preempted, choose_victims
 from klet.admission.verdicts import Admit, Preempt, Reject, Verdict
@@ -27,6 +28,7 @@ _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - compared with, not bound to
 _TCP: Final = "TCP"
 NO_EXECUTE: Final = "NoExecute"
 _STRICT: Final = "Strict"
+_AGENT: Final = "the node agent"
 _NEW: Final = frozenset({"", "Pending"})
 """Phases of a pod that has not run yet."""
 
@@ -143,7 +145,11 @@ def check_own_ports(pod: Pod, own: Sequence[ContainerPort]) -> Reject | None:
     if pod.spec.host_network:
         return None  # nothing is mapped: the pod cannot listen there while the agent does
     port = next((port for port in host_ports(pod) for mine in own if _clash(port, mine)), None)
-    return None if port is None else _reject_port(port, held_by="the node agent")
+    if port is None:
+        return None
+    rejected = _reject_port(port, held_by=_AGENT)
+    # Nothing that users can list has the port, so the message has to say who has it.
+    return replace(rejected, message=f"{rejected.message}: {rejected.measurements['why']}")
 
 
 def check_features(pod: Pod, *, pod_level_resources: bool) -> Reject | None:

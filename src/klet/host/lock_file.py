@@ -58,7 +58,8 @@ def watch_lock(descriptor: int, *, when_wanted: Callable[[], None]) -> Iterator[
     def look() -> None:
         for event in notifier:
             if event.mask & (Mask.OPEN | Mask.DELETE_SELF) or os.fstat(descriptor).st_nlink == 0:
-                logger.info("Inotify event", extra={"event": str(event.mask)})
+                what = "opened" if event.mask & Mask.OPEN else "deleted"
+                logger.warning("The lock file is wanted by another process, so this agent ends", extra={"file": what})
                 when_wanted()
 
     try:

@@ -94,7 +94,7 @@ class Database:
         clauses = [f"{column} = :{column}" for column in wanted]
         values: dict[str, str | int] = {**wanted, "limit": query.limit}
         if query.is_node:
-            clauses.append("name = ''")
+            clauses.append("name = '' AND uid = ''")
         if query.since is not None:
             clauses.append("at >= :since")
             values["since"] = to_microseconds(query.since)

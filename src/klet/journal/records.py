@@ -42,7 +42,7 @@ class CauseQuery(Struct, frozen=True, kw_only=True):
             and (not self.name or subject.name == self.name)
             and (not self.uid or subject.uid == self.uid)
             and (not self.container or subject.container == self.container)
-            and not (self.is_node and subject.name)
+            and not (self.is_node and (subject.name or subject.uid))
             and (self.since is None or cause.at >= self.since)
         )
 

@@ -147,6 +147,9 @@ def _merge_pod(old: Pod | None, new: Pod, *, source: str, now: datetime) -> tupl
     if _means_the_same(old, new):
         if old.status == new.status:
             return old, None
+        if _claims(old) != _claims(new):
+            # Upstream only reconciles here; but a pod that waits for its ResourceClaims has to see them.
+            return replace(old, status=new.status), PodChangeKind.UPDATE
         return replace(old, status=new.status), PodChangeKind.RECONCILE
     kind = PodChangeKind.UPDATE if new.metadata.deletion_timestamp is None else PodChangeKind.DELETE
     return replace(old, metadata=_updated_meta(old.metadata, new.metadata), spec=new.spec, status=new.status), kind
@@ -160,6 +163,11 @@ def _means_the_same(old: Pod, new: Pod) -> bool:
         and old.metadata.deletion_grace_period_seconds == new.metadata.deletion_grace_period_seconds
         and _foreign(old.metadata.annotations) == _foreign(new.metadata.annotations)
     )
+
+
+def _claims(pod: Pod) -> tuple[object, ...]:
+    """Return which ResourceClaims were made for the pod."""
+    return (pod.status.resource_claim_statuses, pod.status.extended_resource_claim_status)
 
 
 def _updated_meta(old: ObjectMeta, new: ObjectMeta) -> ObjectMeta:

@@ -165,7 +165,7 @@ async def test_a_refusal_is_final_and_told(node, cluster, signing, refusal, what
         [request] = signed.requests.all()
     said = f'{what}, reason="{refusal.reason}", message="{refusal.message}"'
     name = f"default/{request.metadata.name}"
-    assert event.message == f"{refusal.reason}%!(EXTRA string=PodCertificateRequest {name} {said})"
+    assert event.message == f"PodCertificateRequest {name} {said}"
     assert (event.type, event.involved_object.name) == ("Warning", "p")
 
 

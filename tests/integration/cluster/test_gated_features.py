@@ -97,7 +97,7 @@ async def test_a_signer_that_refuses(ready, api, node, manifest, signing):
         await api.create(certified(manifest, "refused", "true"), node=node.name)
         denied = await api.until_event("Denied", about="refused")
         assert denied.type == "Warning"
-        assert denied.message.startswith("NotWanted%!(EXTRA string=PodCertificateRequest default/req-")
+        assert denied.message.startswith("PodCertificateRequest default/req-")
         mount = await api.until_event("FailedMount", about="refused")
         assert mount.message.startswith('MountVolume.SetUp failed for volume "certs" : ')
     await api.delete("refused")

@@ -38,6 +38,8 @@ REPLACED = cause(3, namespace="ns", name="web", uid="u2")
 NAMESAKE = cause(4, namespace="other", name="web", uid="u3")
 NODE = cause(5, at=NOW + MINUTE)
 ALL = (POD, CONTAINER, REPLACED, NAMESAKE, NODE)
+NAMELESS = cause(6, at=NOW + MINUTE, uid="u4")
+"""Of a pod of which only a directory was left."""
 
 
 @pytest.mark.parametrize(
@@ -59,6 +61,10 @@ ALL = (POD, CONTAINER, REPLACED, NAMESAKE, NODE)
 )
 def test_select_causes(query, expected):
     assert select_causes(reversed(ALL), query) == expected
+
+
+def test_a_pod_without_a_known_name_is_not_the_node():
+    assert select_causes((NODE, NAMELESS), CauseQuery(is_node=True)) == (NODE,)
 
 
 def test_a_record_that_comes_twice_is_selected_once():

@@ -191,6 +191,17 @@ async def test_questions(opened, clock, query, expected, written):
     assert await decisions(journal, query) == expected
 
 
+@pytest.mark.parametrize("written", [True, False])
+async def test_a_pod_without_a_known_name_is_not_the_node(opened, written):
+    journal = await opened()
+    journal.record(finding("OfTheNode", subject=FindingSubject()))
+    journal.record(finding("OfAPod", subject=FindingSubject(uid="u4")))
+    if written:
+        await journal.close()
+        journal = await opened()
+    assert await decisions(journal, CauseQuery(is_node=True)) == ["OfTheNode"]
+
+
 async def test_the_chain_crosses_from_written_to_unwritten(opened):
     journal = await opened()
     root = journal.record(finding("Root"))

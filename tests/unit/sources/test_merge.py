@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from klet.api.container import Container
 from klet.api.meta import ObjectMeta, OwnerReference
-from klet.api.pod import Pod, PodSpec, PodStatus
+from klet.api.pod import Pod, PodResourceClaimStatus, PodSpec, PodStatus
 from klet.api.times import Time
 from klet.sources.merge import PodChangeKind, PodChanges, SourceOperation, duplicate_message, merge_pods
 
@@ -214,6 +214,15 @@ def test_a_mirror_annotation_is_kept_as_it_was():
     changed = pod("p1", image="a:2", annotations={"kubernetes.io/config.mirror": "new"})
     second = merge_pods(first.known, [changed], source="api", now=NOW)
     assert second.known["p1"].metadata.annotations["kubernetes.io/config.mirror"] == "old"
+
+
+def test_a_claim_that_was_made_for_a_pod_is_news_for_its_worker():
+    source = Source("api")
+    source.send(P1)
+    made = PodResourceClaimStatus(name="gpu", resource_claim_name="p1-gpu-x7k2p")
+    status = replace(P1.status, resource_claim_statuses=(made,))
+    assert source.send(replace(P1, status=status)) == [(UPDATE, ["p1"])]
+    assert source.known["p1"].status.resource_claim_statuses == (made,)
 
 
 def test_a_duplicate_is_named():

@@ -258,10 +258,10 @@ def _find_late(state: CertificateIssued, *, now: datetime) -> Step:
 def _report_end(reason: Reason, what: str, name: str, condition: Condition) -> CertificateReport:
     """Return the Event of a final refusal.
 
-    Upstream takes the reason of the condition for the format of the text; what a Go program prints then is kept.
+    Upstream uses the condition's reason as the format of the text by mistake; this is the text that it means.
     """
     given = f"reason={go_quote(condition.reason)}, message={go_quote(condition.message)}"
-    return CertificateReport(reason, f"{condition.reason}%!(EXTRA string=PodCertificateRequest {name} {what}, {given})")
+    return CertificateReport(reason, f"PodCertificateRequest {name} {what}, {given}")
 
 
 def _ended(what: str, reason: str, message: str) -> str:

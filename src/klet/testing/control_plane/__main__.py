@@ -39,6 +39,7 @@ from klet.testing.control_plane.programs import (
     VERSION,
     find_etcd,
     find_program,
+    is_release,
     missing_programs,
     program_directory,
 )
@@ -66,12 +67,21 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--start", action="store_true", help="run a control plane on loopback")
     parser.add_argument("--controllers", action="store_true", help="with kube-controller-manager")
     parser.add_argument("--scheduler", action="store_true", help="with kube-scheduler")
+    parser.add_argument(
+        "--api-server-flag",
+        action="append",
+        default=[],
+        metavar="FLAG",
+        help="one more flag for kube-apiserver, such as --api-server-flag=--feature-gates=PodCertificateRequest=true",
+    )
     parser.add_argument("--node", default="node", help="the node to write a kubeconfig for (default: node)")
     parser.add_argument("--directory", type=Path, help="where to put its files (default: a new temporary directory)")
     parser.add_argument(
         "--kubernetes-version", metavar="RELEASE", help=f"another release than {VERSION} (also ${RELEASE_VARIABLE})"
     )
     options = parser.parse_args(arguments)
+    if options.kubernetes_version and not is_release(options.kubernetes_version):
+        parser.error(f"--kubernetes-version takes a release such as {VERSION}")
     unknown = [name for name in options.programs if name not in (*PROGRAMS, *EXTRA)]
     if unknown:
         parser.error(f"no such program: {', '.join(unknown)}; there are {', '.join((*PROGRAMS, *EXTRA))}")
@@ -109,6 +119,7 @@ async def run_until_interrupted(options: argparse.Namespace) -> None:
     roles = Roles(
         controllers="*,bootstrap-signer-controller,token-cleaner-controller" * options.controllers,
         scheduler=options.scheduler,
+        api_server_flags=tuple(options.api_server_flag),
     )
     async with AsyncExitStack() as stack:
         made = options.directory or stack.enter_context(tempfile.TemporaryDirectory(prefix="klet-control-plane-"))

@@ -41,10 +41,15 @@ class ProgramMissing(KletError):
     """A program of upstream's is not here; the message says which, and how to get it."""
 
 
+def is_release(text: str) -> bool:
+    """Return whether a text names a release, and can be a part of a path."""
+    return _RELEASE.fullmatch(text) is not None
+
+
 def chosen_release(environment: Mapping[str, str] = os.environ) -> str:
     """Return the release whose programs are built and run: the one that klet follows unless another is named."""
     release = environment.get(RELEASE_VARIABLE) or VERSION
-    if not _RELEASE.fullmatch(release):
+    if not is_release(release):
         raise ProgramMissing(f"{RELEASE_VARIABLE} must be a release such as {VERSION}, not {release[:40]!r}")
     return release
 

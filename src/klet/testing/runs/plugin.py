@@ -13,7 +13,7 @@ import pytest
 
 from klet.aio.clock import SystemClock
 from klet.errors import KletError
-from klet.testing.control_plane.programs import RELEASE_VARIABLE
+from klet.testing.control_plane.programs import RELEASE_VARIABLE, VERSION, is_release
 from klet.testing.runs.records import (
     Begun,
     Collected,
@@ -103,6 +103,8 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     restore_signals()
     if config.option.kubernetes_version:
+        if not is_release(config.option.kubernetes_version):
+            raise pytest.UsageError(f"--kubernetes-version takes a release such as {VERSION}")
         # By the environment, because workers of xdist and children of tests look for the programs too.
         os.environ[RELEASE_VARIABLE] = config.option.kubernetes_version
     try:
