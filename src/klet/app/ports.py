@@ -48,7 +48,7 @@ from klet.sync.pod_host_resources import PodDirectoryFiles
 from klet.volumes.manager import VolumeDisk
 from klet.volumes.orphans import PodRemover
 from klet.volumes.plugins.base import VolumePlugin
-from klet.volumes.plugins.shown import CertificateReader, TokenReader, TrustReader
+from klet.volumes.plugins.projected import CertificateReader, TokenReader, TrustReader
 from klet.wire import cri_v1_pb2 as cri
 
 
