@@ -9,7 +9,7 @@ from klet.cri.errors import BadAnswer
 from klet.model.pods import PodUID
 from klet.model.runtime import GivenResources, RuntimeContainerState
 from klet.runtime.reader import PodReader, build_status, from_nanoseconds, group_listed
-from klet.simulation.memory import MemoryTerminationFiles
+from klet.simulation.fake_host import MemoryTerminationFiles
 from klet.testing.fake_runtime.logs import MemorySink
 from klet.wire import cri_v1_pb2 as cri
 

@@ -1,4 +1,4 @@
-"""The common base of configMap, secret, downwardAPI and projected: the agent writes the files and keeps them current."""
+"""The common base of configMap, secret, downwardAPI and projected: the agent writes their files and updates them."""
 
 from abc import abstractmethod
 from datetime import datetime

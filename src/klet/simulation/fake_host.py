@@ -13,9 +13,9 @@ from klet.host.errors import CgroupError, HostError
 from klet.host.machine.info import MachineInfo, SystemVersions
 from klet.logs.line import parse_cri_line
 from klet.model.allocation import PodAllocation
-from klet.model.memory import AgentMemory
 from klet.model.network import DnsConfig
 from klet.model.pods import PodUID, uid_of
+from klet.model.saved_state import SavedState
 from klet.runtime import labels
 from klet.runtime.config.container_planner import ContainerFiles
 from klet.runtime.environment.env_files import EnvFile
@@ -201,14 +201,14 @@ class MemoryCheckpoint:
     """What an agent left to the next one."""
 
     def __init__(self) -> None:
-        self.left = AgentMemory()
+        self.left = SavedState()
         self.saves = 0
 
-    async def save(self, value: AgentMemory, *, sync: bool = True) -> None:  # noqa: ARG002 - no machine crashes here
+    async def save(self, value: SavedState, *, sync: bool = True) -> None:  # noqa: ARG002 - no machine crashes here
         self.left = value
         self.saves += 1
 
-    async def settle(self) -> None: ...
+    async def sync_to_disk(self) -> None: ...
 
 
 class MemoryVolumes:
