@@ -1,4 +1,4 @@
-"""Serves the agent's HTTP API: on a Unix socket that only its owner may open, with TLS for the cluster, and plainly."""
+"""The HTTP server (kubelet server): on a Unix socket for its owner, with TLS for the cluster, and without TLS."""
 
 import asyncio
 import errno

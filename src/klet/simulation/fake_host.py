@@ -133,11 +133,11 @@ class MemoryTerminationFiles:
     def __init__(self, *, sink: MemorySink) -> None:
         self._sink = sink
 
-    async def end_of_file(self, path: str, *, limit: int) -> bytes | None:
+    async def read_tail(self, path: str, *, limit: int) -> bytes | None:
         content = self._sink.read(path)
         return None if content is None else content[-limit:]
 
-    async def end_of_log(self, path: str, *, lines: int, limit: int) -> bytes:
+    async def read_log_tail(self, path: str, *, lines: int, limit: int) -> bytes:
         parsed = [parse_cri_line(line) for line in (self._sink.read(path) or b"").splitlines()[-lines:]]
         return b"".join(line.content for line in parsed if line is not None)[-limit:]
 
