@@ -1,4 +1,4 @@
-"""Builds every part of the agent from its ports: who talks to whom. The only module that knows them all."""
+"""Builds every part of the agent from its ports, and gives each the parts it needs. Only this module knows them all."""
 
 from functools import partial
 

@@ -23,7 +23,7 @@ SIZE_LIMIT = 256 << 20
 
 
 class CheckpointFormat(Protocol[T]):
-    """How a value stands in a file."""
+    """How a value is encoded in a file."""
 
     def encode(self, value: T) -> bytes: ...
 

@@ -75,7 +75,7 @@ class PodObjects(Generic[T]):
 
 
 class ClusterObjects:
-    """Config maps and secrets, for whatever makes containers and volumes of them."""
+    """Config maps and secrets, for the parts that make environment variables and volumes of them."""
 
     def __init__(
         self, *, config_maps: ObjectStore[ConfigMap], secrets: ObjectStore[Secret], changed: ChangedObjects

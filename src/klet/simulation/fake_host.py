@@ -322,7 +322,7 @@ class MemoryMachine:
 
 
 class MemoryDns:
-    """One name server for everybody."""
+    """One name server for every pod."""
 
     async def config_for(self, pod: Pod) -> DnsConfig:  # noqa: ARG002 - the port's signature
         return DnsConfig(servers=("10.0.0.10",))

@@ -1,4 +1,4 @@
-"""The kinds of volumes that this node knows, put together."""
+"""Builds the volume plugins of this node."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from klet.volumes.scratch import Mounter, ScratchDirectories
 
 
 class VolumePorts(Struct, frozen=True, kw_only=True):
-    """What volumes are made of."""
+    """What the volume plugins need from outside."""
 
     root: Path
     objects: ObjectReader

@@ -141,7 +141,7 @@ def test_containers_are_sorted_newest_first():
     [
         pytest.param([sandbox()], ("10.0.0.1",), id="one address"),
         pytest.param([sandbox(ips=("10.0.0.1", "fd00::1"))], ("10.0.0.1", "fd00::1"), id="two families"),
-        pytest.param([sandbox(ips=("10.0.0.1", "nonsense"))], (), id="one bad address spoils all"),
+        pytest.param([sandbox(ips=("10.0.0.1", "nonsense"))], (), id="one invalid address drops all"),
         pytest.param([sandbox(ips=())], (), id="no address"),
         pytest.param([sandbox(ready=False)], (), id="a dead sandbox has none"),
         pytest.param([sandbox(1, ready=False), sandbox(0, ips=("10.0.0.2",))], (), id="only the newest counts"),

@@ -1,4 +1,4 @@
-"""The plugins there are: the container runtime, and programs that print credentials for the API server."""
+"""Plugins for the target `plugin-answers`: the container runtime, and credential plugins for the API server."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
