@@ -14,7 +14,7 @@ SCRIPTS = tuple(f"sleep {5 + 0.4 * number:.1f}" for number in range(COUNT))
 
 
 async def measure_exits(client: CriClient, floor: Floor, node: Node, *, rounds: int) -> list[Row]:
-    """One end after the other; the floor is when the runtime itself shows it to somebody who asks all the time."""
+    """End containers one after the other. The floor: when a client that polls the runtime constantly sees the exit."""
     theirs: list[Round] = []
     ours: list[Round] = []
     for number in range(rounds):

@@ -86,7 +86,7 @@ class AgentUnderTest:
                     "cgroupRoot": self._containerd.cgroup_parent,
                     "failCgroupV1": False,
                     "failSwapOn": False,
-                    # It listens as any node does, on ports that nobody else has; nobody may reach into pods.
+                    # It listens as any node does, on ports that are free, but serves no exec, attach or logs.
                     "address": "127.0.0.1",
                     "port": port,
                     "healthzPort": healthz_port,

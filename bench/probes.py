@@ -95,7 +95,7 @@ class Floor(asyncio.Protocol):
 
 
 async def measure(seconds: int, count: Callable[[], int]) -> float:
-    """CPU time a probe: the median of windows of a second, so that a busy machine spoils only some of them."""
+    """CPU time a probe: the median of windows of a second, so that load of the machine falsifies only some of them."""
     await asyncio.sleep(2)
     windows = []
     for _ in range(seconds):

@@ -95,7 +95,7 @@ def compare_rounds(
 
 
 def render_table(rows: Sequence[Row]) -> str:
-    """Columns in which there is nothing are left out."""
+    """Empty columns are omitted."""
     lines = [("", "klet", "quiet", "floor", "upstream", "ratio", "budget", "met")]
     lines += [
         (

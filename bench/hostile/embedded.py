@@ -1,6 +1,6 @@
 """klet's embedded API as an API server in a process of its own, where upstream's is not at hand.
 
-It knows users by their certificates and lets everybody whom it knows do everything; random tokens are nobody's.
+It authenticates users by their certificates and authorizes everything for them; random tokens are not valid.
 """
 
 import argparse

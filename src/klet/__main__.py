@@ -26,7 +26,7 @@ def main() -> int:
 
 
 def forbid_writing_by_others() -> None:
-    """Take from everybody but the owner the right to write to new files, with whatever umask klet was started."""
+    """Let only the owner write to new files, also if klet was started with a wider umask."""
     os.umask(os.umask(OTHERS_WRITE) | OTHERS_WRITE)
 
 

@@ -1,7 +1,7 @@
 """Metrics of one agent, in Prometheus' text format.
 
-A registry is made once per agent and handed to the parts that count. Label values come from closed sets, so that nobody
-outside can make a new series: what is not in the set is counted as `other`.
+A registry is made once per agent and handed to the parts that count. Label values come from fixed sets, so that
+no input from outside can create a new time series: what is not in the set is counted as `other`.
 
 A metric that upstream has deprecated says so, and is hidden after a time that depends on its stability, unless
 `showHiddenMetricsForVersion` shows it for one release more.
@@ -92,7 +92,7 @@ class Counter:
 
 
 class Gauge:
-    """A number that is read when somebody asks."""
+    """A number that is computed on each scrape."""
 
     kind: Final = "gauge"
 

@@ -76,7 +76,7 @@ async def test_containers_that_do_not_run_are_listed_without_cpu_and_memory(benc
     assert not stats.HasField("memory")
 
 
-async def test_a_sandbox_that_is_not_ready_has_no_stats_and_spoils_the_list(bench):
+async def test_a_sandbox_that_is_not_ready_has_no_stats_and_fails_the_whole_list(bench):
     pod, _ = await bench.pod(), await bench.pod()
     await bench.stop_pod(pod)
     why = f'failed to get pod sandbox stats since sandbox container "{pod.id}" is not in ready state'

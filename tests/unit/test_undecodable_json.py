@@ -22,7 +22,7 @@ from klet.errors import KletError
 from klet.offline.object_formats import PlainFormat
 from klet.offline.snapshot import KeptClusterFormat, PodsFormat
 from klet.runtime.config.id_blocks import decode_block
-from klet.status.checkpoint import MemoryFormat
+from klet.status.checkpoint import SavedStateFormat
 
 DEEP = 100_000
 
@@ -50,8 +50,10 @@ def test_an_object_of_the_api(data):
 @pytest.mark.parametrize(
     ("form", "kind", "payload"),
     [
-        pytest.param(MemoryFormat(), "AgentMemory", b'{"statuses":{"u":{"phase":"\x80"}},"delays":[]}', id="a status"),
-        pytest.param(MemoryFormat(), "AgentMemory", b'{"statuses":{},"delays":[{"uid":"\x80"}]}', id="a delay"),
+        pytest.param(
+            SavedStateFormat(), "AgentMemory", b'{"statuses":{"u":{"phase":"\x80"}},"delays":[]}', id="a status"
+        ),
+        pytest.param(SavedStateFormat(), "AgentMemory", b'{"statuses":{},"delays":[{"uid":"\x80"}]}', id="a delay"),
         pytest.param(PodsFormat(), "AcceptedPods", b'{"nodeName":"\x80"}', id="pods: the name of the node"),
         pytest.param(KeptClusterFormat(), "OfflineSurroundings", b'{"nodeName":"\x80"}', id="surroundings"),
         pytest.param(

@@ -1,4 +1,4 @@
-"""Reasons to reject a pod, in upstream's order and words. Pure.
+"""Reasons to reject a pod (predicates), in upstream's order and words. Pure.
 
 Of resources only the number of pods is checked so far; affinity is not.
 """

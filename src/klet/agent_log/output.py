@@ -1,7 +1,7 @@
-"""Where log lines go: file descriptors that are written at once as long as they take it, and never waited for.
+"""Writes log lines to file descriptors: at once if they accept it, and without ever blocking the caller.
 
-A line is written by the caller itself, so that a kill loses none. Only when nobody reads a pipe or a socket are lines
-kept back, in order and to a limit, and a thread writes them as soon as there is room. `infoBufferSize` keeps the lines
+A line is written by the caller itself, so that a kill loses none. Only when a pipe or a socket is full are lines kept
+back, in order and up to a limit, and a thread writes them as soon as there is room. `infoBufferSize` keeps the lines
 of the info stream back on purpose, until its buffer is full or `flushFrequency` is over.
 """
 

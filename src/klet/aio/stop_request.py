@@ -1,4 +1,4 @@
-"""Asks the process to end in good order, also while it still opens what it needs."""
+"""A request for a clean shutdown of the process, which may come while it is still opening files and connections."""
 
 import asyncio
 import signal
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class StopRequest:
-    """Whether the agent is to end in good order, whoever wants it first: a signal, or another agent."""
+    """Whether the agent has to shut down cleanly: because of a signal, or of another agent that takes over."""
 
     def __init__(self) -> None:
         self._asked = asyncio.Event()

@@ -17,7 +17,7 @@ class Threads:
         self._executor = ThreadPoolExecutor(max_workers=limit, thread_name_prefix=name)
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a blocking function. The thread of a cancelled caller runs on: a system call cannot be cancelled."""
+        """Call a blocking function. If the caller is cancelled, the thread keeps running until the function returns."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, partial(function, *args, **kwargs))
 

@@ -13,7 +13,7 @@ from typing import Final
 from klet.errors import KletError
 
 _PATTERN: Final = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
-# Nothing that was taken is given back: three runs of digits in a row could be divided in very many ways.
+# Possessive quantifiers: otherwise three runs of digits in a row match in many ways, and backtracking takes long.
 _GRAMMAR: Final = re.compile(r"([+-]?)0*+([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+[-+]?[0-9]*+)")
 
 _NANO: Final = 10**9

@@ -7,8 +7,8 @@ from klet.allocation.book import AllocationBook
 from klet.app.settings import AgentSettings
 from klet.images.pull_backoff import PullBackoff
 from klet.metrics import MetricRegistry
-from klet.model.memory import AgentMemory
 from klet.model.pods import PodUID
+from klet.model.saved_state import SavedState
 from klet.model.stopping_pods import StoppingPods
 from klet.pleg.cache import RuntimeCache
 from klet.pods.store import PodStore
@@ -40,13 +40,13 @@ def remembered_pods(boards: Boards) -> frozenset[PodUID]:
     return boards.statuses.pods() | boards.backoff.pods() | boards.pulls.pods() | boards.allocations.pods()
 
 
-def build_boards(settings: AgentSettings, memory: AgentMemory, clock: Clock) -> Boards:
+def build_boards(settings: AgentSettings, saved: SavedState, clock: Clock) -> Boards:
     """Return the boards with what a previous run of the agent left on them."""
     stopping_pods = StoppingPods()
     return Boards(
-        statuses=StatusBoard(clock=clock, restored=memory.statuses),
-        backoff=CrashBackoff(limits=settings.crash_backoff, restored=memory.delays),
-        pulls=PullBackoff(restored=memory.pulls),
+        statuses=StatusBoard(clock=clock, restored=saved.statuses),
+        backoff=CrashBackoff(limits=settings.crash_backoff, restored=saved.delays),
+        pulls=PullBackoff(restored=saved.pulls),
         stopping_pods=stopping_pods,
         metrics=MetricRegistry(shows_hidden=settings.shows_hidden_metrics),
         turns=StartTurns(at_once=settings.parallel_starts, stopping_pods=stopping_pods, clock=clock),

@@ -1,7 +1,7 @@
 """From a specification to a node: the one function behind `klet run`, the simulation and the component tests.
 
-A specification holds the outside, opened already: real on a machine, fake in a simulation. Whatever is built from it
-runs nowhere before its parts are run.
+A specification holds the ports, opened already: real on a machine, fake in a simulation. Building starts
+nothing: the parts of a node run when `run_parts` runs them.
 """
 
 from functools import partial
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class NodeSpecification(Struct, frozen=True, kw_only=True):
-    """What a node is to be, and what it stands on."""
+    """The settings of a node, and the ports that it uses."""
 
     settings: AgentSettings
     ports: Ports

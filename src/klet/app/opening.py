@@ -35,8 +35,8 @@ from klet.images.node_logins import NodeLoginFiles
 from klet.journal.store import Journal
 from klet.logs.termination_files import TerminationFileReader
 from klet.model.causes import CauseRecorder
-from klet.model.memory import AgentMemory
 from klet.model.roles import NodeResources
+from klet.model.saved_state import SavedState
 from klet.network.resolver import PodResolver
 from klet.node.capacity import AllocatableResources, expect_allocatable
 from klet.node.status_inputs import PATIENCE
@@ -57,7 +57,7 @@ from klet.runtime.pod_files import PodFiles
 from klet.runtime.quirks.late_calls import WatchedTransport
 from klet.runtime.quirks.lost_tasks import NAMESPACE, ContainerdTasks, LostTaskRemover
 from klet.runtime.runtime_class import KnownRuntimeClasses, RuntimeHandlers
-from klet.status.checkpoint import MemoryFormat
+from klet.status.checkpoint import SavedStateFormat
 from klet.sync.loop import ChangeSource
 from klet.volumes.build import VolumePorts, build_plugins
 from klet.volumes.directories import PodDirectories
@@ -158,8 +158,8 @@ async def open_ports(
     try:
         containers = await open_container_ports(settings, objects, base)
         cgroups = await open_pod_cgroups(settings, threads, clock)
-        memory = CheckpointFile(path=settings.memory, form=MemoryFormat(), threads=threads, clock=clock)
-        remembered = memory.load()
+        saved_state = CheckpointFile(path=settings.saved_state, form=SavedStateFormat(), threads=threads, clock=clock)
+        loaded = saved_state.load()
         # An administrator may have put the logs elsewhere by a link. From here on no link is followed.
         logs, links = [
             Path(await threads.run(os.path.realpath, path)) for path in (settings.sandbox.logs, settings.legacy_logs)
@@ -200,8 +200,8 @@ async def open_ports(
                 clock=clock,
             ),
             node_logins=NodeLoginFiles(root=settings.root, home=_find_home(), threads=threads, clock=clock),
-            memory=remembered.value if isinstance(remembered, Found) else AgentMemory(),
-            memory_store=memory,
+            saved_state=loaded.value if isinstance(loaded, Found) else SavedState(),
+            saved_state_store=saved_state,
             machine=base.machine,
             addresses=AddressReader(threads=threads, patience=PATIENCE, clock=clock),
             storage=FilesystemCapacity(path=settings.root, threads=threads).read,

@@ -22,8 +22,8 @@ from klet.host.machine.cache import FactReader, MachineCache
 from klet.images.pull_secrets import NodeLogins
 from klet.journal.store import Journal
 from klet.model.causes import CauseRecorder
-from klet.model.memory import AgentMemory
 from klet.model.roles import NodeResources, ObjectChanges, ObjectReader, ReferredObjects, RestartCounts
+from klet.model.saved_state import SavedState
 from klet.node.status_inputs import Addresses
 from klet.runtime.claims import ClaimPreparer
 from klet.runtime.config.container_options import DeviceOptions
@@ -40,7 +40,7 @@ from klet.runtime.kill.termination import TerminationFiles
 from klet.runtime.runtime_class import Handlers, RuntimeClasses
 from klet.runtime.sandboxes import CgroupParents, PodDns
 from klet.runtime.starter import LogLinks
-from klet.status.checkpoint import MemoryStore
+from klet.status.checkpoint import SavedStateStore
 from klet.sync.cgroup_step import PodCgroupKeeper, QosKeeper
 from klet.sync.housekeeping import OrphanCgroups
 from klet.sync.loop import ChangeSource
@@ -48,7 +48,7 @@ from klet.sync.pod_host_resources import PodDirectoryFiles
 from klet.volumes.manager import VolumeDisk
 from klet.volumes.orphans import PodRemover
 from klet.volumes.plugins.base import VolumePlugin
-from klet.volumes.plugins.shown import CertificateReader, TokenReader, TrustReader
+from klet.volumes.plugins.projected import CertificateReader, TokenReader, TrustReader
 from klet.wire import cri_v1_pb2 as cri
 
 
@@ -161,9 +161,9 @@ class Ports(Struct, frozen=True, kw_only=True):
     containers: ContainerPorts
     volumes: NodeVolumes
     node_logins: NodeLogins
-    memory: AgentMemory
+    saved_state: SavedState
     """What a previous run of the agent left."""
-    memory_store: MemoryStore
+    saved_state_store: SavedStateStore
     machine: FactReader
     addresses: Addresses
     """The addresses of the machine, as a Node has them."""

@@ -163,7 +163,7 @@ async def _lock(flags: KubeletFlags, *, clock: Clock, stop: StopRequest, opened:
 async def _open_spec(
     given: Settings, settings: AgentSettings, base: BasePorts, *, sockets: ApiSockets, opened: AsyncExitStack
 ) -> NodeSpecification:
-    """Open everything that a node of this configuration stands on."""
+    """Open everything outside the agent that a node of this configuration needs."""
     config = PodConfig(sources=source_names(given), clock=base.clock, recorder=base.recorder)
     sink = GatedPods(is_enabled=given.gates.enabled, sink=config)
     others: tuple[Part, ...] = (base.journal, *build_sources(given, settings.node_name, base, sink=sink))
@@ -251,7 +251,7 @@ def _build_watchdog(base: BasePorts, agent: Agent) -> tuple[Part, ...]:
 
 
 async def run_parts(parts: Sequence[Part], *, stop: StopRequest, when_started: Callable[[], None]) -> None:
-    """Run every part in one task group. SIGTERM and SIGINT end it in good order; an escaping exception is a bug."""
+    """Run every part in one task group. SIGTERM and SIGINT shut it down cleanly; an escaping exception is a bug."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.ask)

@@ -58,7 +58,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     root: Path
     socket: Path
     journal: Path
-    memory: Path
+    saved_state: Path
     journal_records: int
     runtime_endpoint: str
     image_endpoint: str
@@ -115,7 +115,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         root=root,
         socket=Path(given.klet.socket),
         journal=root / "klet-journal.db",
-        memory=root / "klet-memory.json",
+        saved_state=root / "klet-memory.json",
         journal_records=given.klet.journal_records,
         runtime_endpoint=config.container_runtime_endpoint,
         image_endpoint=config.image_service_endpoint,

@@ -1,4 +1,4 @@
-"""Builds every part of the agent from its ports: who talks to whom. The only module that knows them all."""
+"""Builds every part of the agent from its ports, and gives each the parts it needs. Only this module knows them all."""
 
 from functools import partial
 
@@ -29,7 +29,7 @@ from klet.runtime.gc import ContainerGc, ContainerRemover
 from klet.runtime.restart import comes_back
 from klet.runtime.start_turns import StartTurns
 from klet.status.board import StatusBoard
-from klet.status.checkpoint import MemoryKeeper
+from klet.status.checkpoint import SavedStateKeeper
 from klet.sync.admission import PodAdmission
 from klet.sync.cgroup_step import CgroupStep
 from klet.sync.housekeeping import Housekeeping, HousekeepingTrigger, Leftovers, PodMemories
@@ -73,7 +73,7 @@ class Agent(Struct, frozen=True, kw_only=True):
 
 def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     """Build boards first, then the parts that read and write them."""
-    boards = build_boards(settings, ports.memory, ports.clock)
+    boards = build_boards(settings, ports.saved_state, ports.clock)
     register_running(boards.metrics, boards.cache)
     manager, volumes = _build_volumes(ports, settings, boards)
     pull_secrets = PullSecrets(secrets=ports.volumes.objects, node=ports.node_logins)
@@ -174,8 +174,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     loop = _build_loop(ports, boards, workers=workers, statuses=statuses, monitor=monitor, trigger=trigger)
     queries = PodQueries(ledger=boards.ledger, sources_ready=ports.changes.all_ready)
     gc = _build_gc(ports, settings, boards, parts.remover, queries)
-    memory = MemoryKeeper(
-        store=ports.memory_store,
+    saved_state = SavedStateKeeper(
+        store=ports.saved_state_store,
         statuses=boards.statuses,
         delays=boards.backoff,
         pulls=boards.pulls,
@@ -185,7 +185,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     keeper = VolumeKeeper(objects=shown, volumes=manager)
     wakes = ObjectWaker(objects=ports.volumes.objects, pods=boards.pods, statuses=boards.statuses, workers=workers)
     return Agent(
-        parts=(memory, pleg, checks, manager, keeper, workers, probes, housekeeping, gc, wakes, loop),
+        parts=(saved_state, pleg, checks, manager, keeper, workers, probes, housekeeping, gc, wakes, loop),
         pods=boards.pods,
         allocations=boards.allocations,
         statuses=boards.statuses,

@@ -2,11 +2,11 @@
 
 CertificateError
 ├── CertificateRefused     what was asked for breaks a rule; asking again does not help
-├── MakerFailed            the child process died, hung or talked nonsense; another try may help
+├── MakerFailed            the child process died, hung or gave an invalid answer; another try may help
 ├── SigningFailed          a signing request could not be posted or read
 │   └── RequestExists      … one of that name is there
 ├── NotIssued              a signing request ended without a certificate
-├── IdentityLost           there is no client certificate any more, and none to be had
+├── IdentityLost           the client certificate is lost, and no new one can be obtained
 ├── PodCertificateMissing  a certificate that a volume of a pod shows is not there yet, or never will be
 ├── PodCertificateNotRequested  one could not be requested, or its request has vanished; it is tried again
 └── PairError              a certificate and its key on disk cannot be read or written
@@ -44,7 +44,7 @@ class SigningFailed(CertificateError):
         self.may_pass = may_pass
         """Whether the same request may be taken later."""
         self.is_server_well = is_server_well
-        """Whether it was the server itself that answered, in good order."""
+        """Whether the answer is a valid one of the API server itself."""
 
 
 class RequestExists(SigningFailed):

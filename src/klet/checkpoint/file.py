@@ -1,4 +1,4 @@
-"""One checkpoint file: atomic writes in order, and a damaged file set aside with one clear line in the log."""
+"""One checkpoint file (checkpoint manager): atomic writes in order; a damaged file is renamed and logged."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ SIZE_LIMIT = 256 << 20
 
 
 class CheckpointFormat(Protocol[T]):
-    """How a value stands in a file."""
+    """How a value is encoded in a file."""
 
     def encode(self, value: T) -> bytes: ...
 
@@ -86,7 +86,7 @@ class CheckpointFile(Generic[T]):
     async def save(self, value: T, *, sync: bool = True) -> None:
         """Put a value on disk; returns when it is there. The value is read at once and may change afterwards.
 
-        Without `sync` it outlives the agent at once, and the machine after `settle`.
+        Without `sync` it survives the end of the agent at once, and a crash of the machine after `sync_to_disk`.
         """
         data = self._form.encode(value)
         # In order: two writes on two threads could otherwise leave the older one in place.
@@ -99,8 +99,8 @@ class CheckpointFile(Generic[T]):
                 raise CheckpointError(f"checkpoint {self._path} not written: {error}") from error
             self._on_disk = data
 
-    async def settle(self) -> None:
-        """Return when what was saved outlives a crash of the machine."""
+    async def sync_to_disk(self) -> None:
+        """Sync what was saved to disk (fsync), so that it survives a crash of the machine."""
         async with self._writing:
             try:
                 await self._threads.run(sync_file, self._path)

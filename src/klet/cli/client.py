@@ -1,4 +1,4 @@
-"""Talks to the agent over its Unix socket: HTTP with the standard library, which imports in no time."""
+"""Sends requests to the agent over its Unix socket: HTTP with the standard library, which is fast to import."""
 
 import contextlib
 import http.client

@@ -26,7 +26,7 @@ DIGEST_ANNOTATION = "klet.dev/manifest"
 """On every pod that `klet up` applied: which content the agent has taken up."""
 
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-# Nothing that was taken is given back: a comment is also many comments, one in the other.
+# Possessive quantifiers (`*+`): otherwise a comment matches in many ways, and backtracking takes exponential time.
 _EMPTY = re.compile(r"(?:\s|#.*+|---|\.\.\.)*+")
 
 ManifestChecker = Callable[[bytes], Sequence[str]]
@@ -50,7 +50,7 @@ class DocumentText(Struct, frozen=True):
 
 
 def read_manifests(path: str, data: bytes, *, check: ManifestChecker, is_strict: bool = False) -> ReadManifests:
-    """Read all pods of a file. Strictly, a field that is unknown or written twice is an error."""
+    """Read all pods of a file. With `is_strict`, a field that is unknown or written twice is an error."""
     pods: list[PodManifest] = []
     errors: list[str] = []
     warnings: list[str] = []
@@ -65,13 +65,13 @@ def read_manifests(path: str, data: bytes, *, check: ManifestChecker, is_strict:
         except ConfigError as error:
             errors.append(f"{where}: {error}")
             continue
-        doubts = [f"{where}: {field}: written twice, the last one counts" for field in parsed.duplicates]
+        strict_problems = [f"{where}: {field}: written twice, the last one counts" for field in parsed.duplicates]
         found = list(_objects(parsed.fields))
-        doubts += [f"{where}: {prefix}{text}" for prefix, value in found for text in _unknown(value)]
-        if is_strict and doubts:
-            errors += doubts
+        strict_problems += [f"{where}: {prefix}{text}" for prefix, value in found for text in _unknown(value)]
+        if is_strict and strict_problems:
+            errors += strict_problems
             continue
-        warnings += doubts
+        warnings += strict_problems
         for prefix, value in found:
             problems = _wrong_kind(value) or check(content := encode_manifest(value))
             if problems:
@@ -82,7 +82,7 @@ def read_manifests(path: str, data: bytes, *, check: ManifestChecker, is_strict:
 
 
 def split_documents(text: str) -> list[DocumentText]:
-    """Cut a stream at its `---` lines, so that one broken document does not take the others along."""
+    """Cut a stream at its `---` lines, so that one broken document does not make the others fail."""
     starts = [0, *(match.start() for match in _SEPARATOR.finditer(text))]
     pieces = [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
     documents: list[DocumentText] = []
@@ -118,7 +118,7 @@ def expand_paths(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     directories: list[str] = []
     for argument in arguments:
         if not argument:
-            continue  # the working directory is called `.`
+            continue  # an empty argument is not the working directory
         if argument == STDIN:
             files.append(argument)
             continue
@@ -188,13 +188,13 @@ def read_input(arguments: Sequence[str], *, check: ManifestChecker, is_strict: b
     errors = [error for one in found for error in one.errors]
     if "" in arguments:
         errors.append("FILE: an empty name means no file")
-    # More likely a slip than the wish to remove every pod that came from there.
+    # More likely a mistake than a request to remove every pod that came from there.
     empty = {path for path in directories if not any(PurePath(file).parent == PurePath(path) for file in files)}
     wanted = ", ".join(f"*{ending}" for ending in EXTENSIONS)
     errors += [f"{path}: no manifest in this directory ({wanted})" for path in sorted(empty)]
     duplicates = find_duplicates(origins)
     return Input(
-        # Which of two is meant is the user's to say; neither file is applied.
+        # The user has to decide which is meant; until then no file is applied.
         origins=() if duplicates else origins,
         errors=(*errors, *duplicates),
         warnings=tuple(warning for one in found for warning in one.warnings),
@@ -225,6 +225,6 @@ def _read_one(path: str, *, check: ManifestChecker, is_strict: bool, stdin: Bina
         return ReadManifests(ManifestFile(shown, (), is_complete=False), (f"{shown}: {error.strerror}",))
     found = read_manifests(shown, content, check=check, is_strict=is_strict)
     if path == STDIN and not found.origin.pods and not found.errors:
-        # A program that failed before the pipe writes nothing; that is no wish to remove what came before.
+        # The command that feeds the pipe may have failed: this is no request to remove the pods applied before.
         return ReadManifests(ManifestFile(shown, (), is_complete=False), ("stdin: no manifest was written to it",))
     return found

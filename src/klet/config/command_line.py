@@ -51,10 +51,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     klet: KletConfiguration
     gates: FeatureGates
     sources: str = ""
-    """Where a person looks for a setting: the files and the command line."""
+    """Where the settings come from, for messages: the files and the command line."""
     warnings: tuple[str, ...] = ()
     without_effect: tuple[str, ...] = ()
-    """Warnings of settings that klet does not act upon yet. They explain no refusal, so they do not come with one."""
+    """Warnings about settings without effect. They are not printed with a refusal, since they do not explain it."""
 
 
 ParsedCommand: TypeAlias = ShowText | Settings

@@ -1,7 +1,7 @@
-"""Openness by default: without `--config` upstream lets everybody in, on every address of the machine.
+"""Open defaults: without `--config` upstream serves clients without authentication, on every address of the machine.
 
-The same settings are decided twice: with the defaults that hold, and with those of a configuration file, which let
-nobody in. What is open with the first alone comes from a default, and klet does not start with it off loopback.
+The settings are computed twice: with the defaults that apply, and with those of a configuration file, which serve no
+anonymous client. What is open only in the first case is open by a default: then klet starts only on a loopback address.
 """
 
 from collections.abc import Iterator

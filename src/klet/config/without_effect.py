@@ -1,4 +1,4 @@
-"""Settings that klet takes and does not act upon yet: the one table of them, and what `klet run` warns of at start.
+"""Settings that klet accepts but that have no effect yet: the table of them, and the warnings of `klet run` at start.
 
 A change that implements a setting removes its row; `tests/unit/config/test_without_effect.py` demands it, and demands
 a row for each setting that nothing reads.
@@ -158,7 +158,7 @@ GATES: Final = _CLIENT_GATES | _names(
     TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions VolumeLimitScaling
     """
 )
-"""Gates that nothing asks about: what belongs to them is there or not there, whatever their value."""
+"""Gates that no code of klet reads: their feature is there, or is not there, independently of their value."""
 
 
 def describe_without_effect(

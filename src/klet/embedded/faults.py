@@ -1,4 +1,4 @@
-"""Misbehaviour on request, for tests of whatever talks to an API server: refusals, delays, cut watches."""
+"""Faults that tests inject into the embedded API: refusals, delays, interrupted watches."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -99,7 +99,7 @@ class ReviewAnswers:
 
 
 class AllowEverything:
-    """Lets everybody do everything: one machine, one owner."""
+    """Authorizes every request: one machine, one owner."""
 
     def allows(self, asked: SubjectAccessReviewSpec) -> bool:
         return bool(asked.user)

@@ -19,7 +19,7 @@ class ApiEvents:
         with _event_errors():
             return await self._client.create(event, event.metadata.namespace)
 
-    async def count_up(self, event: Event) -> Event:
+    async def patch_count(self, event: Event) -> Event:
         assert event.last_timestamp is not None
         patch = {"count": event.count, "lastTimestamp": event.last_timestamp.wire(), "message": event.message}
         with _event_errors():

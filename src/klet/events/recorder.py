@@ -1,4 +1,4 @@
-"""Publishes Kubernetes Events: every cause record whose reason is an Event becomes one.
+"""Publishes Kubernetes Events (event recorder): every cause record whose reason is an Event becomes one.
 
 Recording never waits. What cannot be written is tried again for a while; what comes too fast is dropped.
 """
@@ -184,7 +184,7 @@ class EventWriter:
                 if is_new:
                     await self._api.create(event)
                 else:
-                    await self._api.count_up(event)
+                    await self._api.patch_count(event)
                 self._log_losses()
                 return
             except EventRefused as error:

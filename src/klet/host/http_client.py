@@ -203,7 +203,7 @@ class _Exchange(asyncio.Protocol):
         try:
             response = self._reader.feed(data)
         except ResponseError as error:
-            self._spoil(error)
+            self._fail_response(error)
         else:
             if response is not None:
                 self.done.set_result(response)
@@ -214,7 +214,7 @@ class _Exchange(asyncio.Protocol):
         try:
             self.done.set_result(self._reader.end())
         except ResponseError as error:
-            self._spoil(error)
+            self._fail_response(error)
 
     def not_connected(self, error: OSError) -> None:
         self._fail(_failed(self.address.url, describe_dial(self.address.host, self.address.port, error)))
@@ -226,11 +226,11 @@ class _Exchange(asyncio.Protocol):
         if self._connection is not None and isinstance(exc, OSError) and exc.errno:
             ends = (self._connection.get_extra_info(name) for name in ("sockname", "peername"))
             path = "->".join(join_host_port(end[0], end[1]) for end in ends if end)
-            self._spoil(ResponseError(f"read tcp {path}: read: {reason(exc)}", in_body=self._reader.has_head))
+            self._fail_response(ResponseError(f"read tcp {path}: read: {reason(exc)}", in_body=self._reader.has_head))
         else:
             self.eof_received()
 
-    def _spoil(self, error: ResponseError) -> None:
+    def _fail_response(self, error: ResponseError) -> None:
         self._fail(BodyError(str(error)) if error.in_body else _failed(self.address.url, str(error)))
 
     def _fail(self, error: KletError) -> None:

@@ -1,4 +1,4 @@
-"""Plain TCP connections for many short exchanges: one request each, and whatever comes back.
+"""Plain TCP connections for many short exchanges: one request each, and what the peer answers.
 
 They share one epoll, of which the loop watches only the descriptor, and one timer: cheaper than the loop's transports
 and timers. On the network of a pod a connection is usually there as soon as it is asked for, so the request is sent

@@ -1,4 +1,8 @@
-"""Short child processes: a deadline, bounded output, and no descendant left behind."""
+"""Short child processes with a deadline and bounded output.
+
+The whole process group is killed at the deadline, on an error and on cancellation, and only then: a descendant that has
+closed its output survives a command that ended by itself.
+"""
 
 import asyncio
 import contextlib
@@ -15,7 +19,7 @@ from klet.host.errors import ProcessFailed, ProcessTimeout
 
 OUTPUT_LIMIT = 1 << 20
 _CHUNK = 1 << 16
-_SHOWN = 500
+_MAX_ERROR_OUTPUT = 500
 
 
 class Completed(Struct, frozen=True, kw_only=True):
@@ -28,10 +32,10 @@ class Completed(Struct, frozen=True, kw_only=True):
     truncated: bool = False
 
     def check(self) -> "Completed":
-        """Raise ProcessFailed for another code than 0."""
+        """Raise ProcessFailed if the exit code is not 0."""
         if self.returncode == 0:
             return self
-        said = (self.stderr or self.stdout).decode(errors="replace").strip()[-_SHOWN:]
+        said = (self.stderr or self.stdout).decode(errors="replace").strip()[-_MAX_ERROR_OUTPUT:]
         raise ProcessFailed(
             f"{shlex.join(self.argv)} ended with code {self.returncode}: {said}",
             returncode=self.returncode,
@@ -49,7 +53,7 @@ async def run_process(
     cwd: Path | None = None,
     output_limit: int = OUTPUT_LIMIT,
 ) -> Completed:
-    """Run a command to its end, which includes that every descendant has closed the output.
+    """Run a command; return when it has exited and every descendant has closed stdout and stderr.
 
     At the deadline, or when the caller is cancelled, the whole process group is killed.
     """
@@ -89,7 +93,7 @@ async def run_process(
 async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
     if process.stdin is None:
         return
-    # A child that has ended already reads nothing; uvloop's pipe to it is closed then, and refuses even no bytes.
+    # When the child has exited already, uvloop has closed the pipe to it; then even a write of zero bytes fails.
     if not data or process.stdin.is_closing():
         process.stdin.close()
         return
@@ -100,7 +104,7 @@ async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
 
 
 async def _drain(stream: asyncio.StreamReader | None, limit: int) -> tuple[bytes, bool]:
-    """Read to the end and keep the beginning, so that a child that talks too much is not stuck on a full pipe."""
+    """Read to the end, keep the beginning: a child that writes more than the limit must not block on a full pipe."""
     kept = bytearray()
     truncated = False
     while stream is not None and (chunk := await stream.read(_CHUNK)):
@@ -111,7 +115,7 @@ async def _drain(stream: asyncio.StreamReader | None, limit: int) -> tuple[bytes
 
 
 async def _kill_group(process: asyncio.subprocess.Process) -> None:
-    """Kill the child and its descendants, who may outlive it, and reap it, even while being cancelled."""
+    """Kill the child and its descendants, which may have outlived it, and reap it, even while being cancelled."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await asyncio.shield(process.wait())

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from klet.aio.backoff import Backoff
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.model.images import MissingImage
-from klet.model.memory import PullDelay
 from klet.model.pods import PodUID
+from klet.model.saved_state import PullDelay
 
 FIRST_DELAY = timedelta(seconds=10)
 LONGEST_DELAY = timedelta(seconds=300)

@@ -1,4 +1,4 @@
-"""Reads termination files and the ends of logs, on threads of its own: a disk that hangs delays nothing else."""
+"""Reads termination messages and the ends of logs, on its own threads: a disk that hangs delays nothing else."""
 
 from pathlib import Path
 
@@ -15,19 +15,20 @@ class TerminationFileReader:
         self._pods = root / "pods"
         self._threads = threads
 
-    async def end_of_file(self, path: str, *, limit: int) -> bytes | None:
+    async def read_tail(self, path: str, *, limit: int) -> bytes | None:
         try:
             return await self._threads.run(self._read_end, path, limit)
         except FileMissing:
             return None
 
-    async def end_of_log(self, path: str, *, lines: int, limit: int) -> bytes:
+    async def read_log_tail(self, path: str, *, lines: int, limit: int) -> bytes:
         return await self._threads.run(read_end_of_log, Path(path), lines=lines, limit=limit)
 
     def _read_end(self, path: str, limit: int) -> bytes:
-        """Read the end of a file that a container had mounted: klet made it, or the pod's author chose it.
+        """Read the end of a file that was mounted into a container.
 
-        In both cases a container may have put a link there since, so none is followed.
+        It is klet's own termination-log file, or one whose path the pod's author chose. A container may have replaced
+        it with a symlink, so none is followed.
         """
         known = self._pods if Path(path).is_relative_to(self._pods) else Path("/")
         base, names = split_end(path, max(1, len(Path(path).parts) - len(known.parts)))

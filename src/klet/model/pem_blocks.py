@@ -1,4 +1,4 @@
-"""PEM blocks out of texts of others, as Go reads them: whatever stands between them and in their headers is dropped."""
+"""Reads PEM blocks from untrusted text, as Go does: headers, and text between blocks, are dropped."""
 
 import base64
 import binascii
@@ -13,7 +13,7 @@ _LINE: Final = 64
 
 
 def read_blocks(text: str) -> Iterable[bytes]:
-    """Return what is in the blocks of a text, whatever they are called. One that is damaged is none."""
+    """Return the content of all blocks of a text, of every type. A damaged block is skipped."""
     for body in _bodies(text):
         # Headers end with an empty line.
         content = body.replace("\r", "").partition("\n\n")[2] if ":" in body else body

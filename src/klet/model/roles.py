@@ -113,6 +113,6 @@ class EventApi(Protocol):
 
     async def create(self, event: Event) -> Event: ...
 
-    async def count_up(self, event: Event) -> Event:
+    async def patch_count(self, event: Event) -> Event:
         """Write count, time and message of an Event that is there; raises EventGone."""
         ...

@@ -1,4 +1,4 @@
-"""Which pods are to stop, so that waits on their behalf end: for an image pull, for a turn to start.
+"""Which pods are stopping, so that code that waits for them gives up: for an image pull, for a turn to start.
 
 Only work that may be cancelled at any point runs under it.
 """

@@ -36,7 +36,7 @@ def volume_gid(annotations: Mapping[str, str]) -> str:
 def extra_groups(pod: Pod, volumes: Iterable[HostVolume]) -> tuple[int, ...]:
     """Return the groups that a pod gets for its volumes (upstream: GetExtraSupplementalGroupsForPod).
 
-    What is no whole number is left out, and so is what the pod lists itself.
+    A group that is no whole number is skipped, and so is one that the pod lists itself.
     """
     context = pod.spec.security_context
     listed = context.supplemental_groups if context is not None else ()

@@ -79,7 +79,7 @@ class AllocatableResources:
         self._find_node = find_node
 
     def allocatable(self) -> Resources:
-        # An object that nobody has written a status to yet says nothing.
+        # A Node whose status has not been written yet has no allocatable resources.
         node = self._find_node()
         return self._expected if node is None else node.status.allocatable or self._expected
 

@@ -1,4 +1,7 @@
-"""The config maps and secrets of the node's pods: registration by pod, reading, and a board of what has changed."""
+"""The config maps and secrets of the node's pods (config map manager, secret manager): registered by pod, and read.
+
+A board (`ChangedObjects`) announces which of them have changed.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -31,7 +34,7 @@ class ChangeDetectionStrategy(StrEnum):
 
 
 class ChangedObjects:
-    """A board of objects that are no longer what they were. Written by the caches only."""
+    """A board that announces which objects have changed. Written by the caches only."""
 
     def __init__(self) -> None:
         self._changes = Broadcast[ObjectRef]()
@@ -72,7 +75,7 @@ class PodObjects(Generic[T]):
 
 
 class ClusterObjects:
-    """Config maps and secrets, for whatever makes containers and volumes of them."""
+    """Config maps and secrets, for the parts that make environment variables and volumes of them."""
 
     def __init__(
         self, *, config_maps: ObjectStore[ConfigMap], secrets: ObjectStore[Secret], changed: ChangedObjects

@@ -3,8 +3,8 @@
 ObjectCacheError
 ├── NotRegistered    no pod is registered that needs the object
 ├── NotSynced        the API server has not shown it yet
-├── TokenFailed      no token could be had
-├── NoTrustAnchors   the root certificates that a volume is to show are not to be had
+├── TokenFailed      no token could be obtained
+├── NoTrustAnchors   the root certificates for a volume cannot be obtained
 ├── Standalone       what is asked for is on an API server, and there is none
 └── UnknownStrategy  a change detection strategy that does not exist
 
@@ -33,7 +33,7 @@ class NotSynced(ObjectCacheError):
 
 
 class TokenFailed(ObjectCacheError):
-    """No token could be had."""
+    """No token could be obtained."""
 
 
 class Standalone(ObjectCacheError):

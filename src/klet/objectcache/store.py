@@ -1,4 +1,4 @@
-"""What the ways of keeping objects have in common, and the simplest of them: keeping nothing."""
+"""The interface of the object stores (secret manager, config map manager), and one that caches nothing (`Get`)."""
 
 import asyncio
 from typing import Generic, Protocol, TypeVar

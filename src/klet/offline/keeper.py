@@ -27,7 +27,7 @@ RETRY: Final = timedelta(seconds=10)
 
 
 class PodKeeper:
-    """Keeps what comes, then hands it on; the newest wins."""
+    """Writes new pods to disk before it passes them on; a slow disk delays them by `PATIENCE` at most."""
 
     def __init__(
         self,

@@ -65,6 +65,6 @@ class OfflineAwareEvents:
         await self._outage.until_there()
         return await self._inner.create(event)
 
-    async def count_up(self, event: Event) -> Event:
+    async def patch_count(self, event: Event) -> Event:
         await self._outage.until_there()
-        return await self._inner.count_up(event)
+        return await self._inner.patch_count(event)

@@ -1,4 +1,4 @@
-"""How one config map, secret or token stands in a file: plainly, or sealed."""
+"""The file format of one config map, secret or token: plain, or encrypted."""
 
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -58,7 +58,7 @@ class _Sealed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlainFormat(Generic[T]):
-    """One object that everybody with the file may read."""
+    """One object without encryption: everyone who can read the file can read it."""
 
     def __init__(self, *, kind: str, owner: str, struct: type[T]) -> None:
         self._envelope = Envelope(kind=kind, version=VERSION, payload=msgspec.Raw)

@@ -10,8 +10,8 @@ from klet.aio.broadcast import Broadcast, Subscription
 from klet.api.codec import encode
 from klet.api.container import Container, EphemeralContainer, ResourceRequirements
 from klet.api.pod import Pod
-from klet.model.memory import CrashDelay
 from klet.model.pods import PodUID, uid_of
+from klet.model.saved_state import CrashDelay
 
 LONG_RUN = timedelta(seconds=600)
 """A container that ran so long starts again without waiting, whatever happened before."""

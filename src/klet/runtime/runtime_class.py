@@ -1,4 +1,4 @@
-"""Runtime classes: with which handler of the runtime a pod runs, and what the handler can do (RuntimeClass manager)."""
+"""Runtime class manager: with which handler of the runtime a pod runs, and what the handler can do."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""What happens to every request before its handler: routing, authentication, authorization."""
+"""What the HTTP server (kubelet server) does before its handlers: routing, authentication, authorization."""
 
 import asyncio
 import logging

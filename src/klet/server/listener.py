@@ -1,4 +1,4 @@
-"""Serves the agent's HTTP API: on a Unix socket that only its owner may open, with TLS for the cluster, and plainly."""
+"""The HTTP server (kubelet server): on a Unix socket for its owner, with TLS for the cluster, and without TLS."""
 
 import asyncio
 import errno
@@ -33,9 +33,9 @@ from klet.server.tls.stream import TlsStream
 logger = logging.getLogger(__name__)
 
 CLOSE_WITHIN: Final = 0.5
-"""For requests in hand when the agent ends; waited for twice by aiohttp."""
+"""Seconds for requests that are being served when the agent ends; aiohttp waits for this time twice."""
 BACKLOG: Final = 1024
-"""How many clients may come while the loop is busy; a Unix socket turns away the next at once."""
+"""How many clients may connect while the loop is busy; a Unix socket refuses the next one at once."""
 IDLE: Final = 90.0
 HANDSHAKE_WITHIN: Final = timedelta(seconds=10)
 LISTEN_AGAIN: Final = timedelta(seconds=5)
@@ -224,7 +224,7 @@ class HealthListener:
 async def _serve_plainly(
     listener: socket.socket, application: web.Application, clock: Clock, limits: UnauthenticatedLimits
 ) -> None:
-    """Serve HTTP for everybody; close the listener at the end."""
+    """Serve HTTP without authentication; close the listener at the end."""
     try:
         async with _handlers(application) as make_handler:
             await accept_connections(listener, _plain_connections(make_handler, clock, limits), clock=clock)

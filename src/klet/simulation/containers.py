@@ -11,7 +11,7 @@ from klet.runtime.config.id_blocks import UNIT, IdBlocks, choose_range
 from klet.runtime.config.user_namespaces import UserNamespaceManager
 from klet.runtime.host_ports import FreePorts
 from klet.runtime.runtime_class import RuntimeHandlers
-from klet.simulation.memory import MemoryMappings, MemoryVolumes
+from klet.simulation.fake_host import MemoryMappings, MemoryVolumes
 
 MAX_PODS = 110
 

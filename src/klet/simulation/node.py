@@ -46,7 +46,7 @@ from klet.runtime.config.security import SecuritySettings
 from klet.runtime.crash_backoff import choose_crash_backoff
 from klet.runtime.gc_plan import GcPolicy
 from klet.simulation.containers import simulated_container_ports
-from klet.simulation.memory import (
+from klet.simulation.fake_host import (
     ADDRESS,
     LOGS,
     MemoryCgroups,
@@ -225,8 +225,8 @@ class SimulatedNode:
             containers=containers,
             volumes=self._build_volumes(objects, volumes, containers.resources),
             node_logins=NoNodeLogins(),
-            memory=self.checkpoint.left,
-            memory_store=wrap(self.checkpoint, "memory"),
+            saved_state=self.checkpoint.left,
+            saved_state_store=wrap(self.checkpoint, "memory"),
             machine=self.machine,
             addresses=self.machine,
             storage=self.machine.storage,
@@ -304,7 +304,7 @@ def simulated_settings(
         root=Path("/var/lib/kubelet"),
         socket=Path("/klet.sock"),
         journal=Path("/journal.db"),
-        memory=Path("/memory.json"),
+        saved_state=Path("/klet-memory.json"),
         journal_records=10_000,
         runtime_endpoint="in-process",
         image_endpoint="",

@@ -23,10 +23,10 @@ from klet.runtime.config.sub_paths import SubPathError
 from klet.simulation import plan as steps
 from klet.simulation.chronicle import Chronicle
 from klet.simulation.commands import Commands
+from klet.simulation.fake_host import MemoryFiles
 from klet.simulation.host_faults import HostFault, HostFaults
 from klet.simulation.invariants import RuntimeWatch, check_leftovers, check_not_live, check_reaction, check_status
 from klet.simulation.killable import KillableTransport, KillSwitch
-from klet.simulation.memory import MemoryFiles
 from klet.simulation.node import SimulatedNode, simulated_settings
 from klet.simulation.plan import RuntimeStep, Step, StoryPlan, make_plan
 from klet.simulation.pods import API, FILE, LOADED, choose_life, command_results_of, registry

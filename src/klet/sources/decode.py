@@ -31,7 +31,7 @@ class Origin(Struct, frozen=True, kw_only=True):
     """The path or URL; it is part of the pods' identity."""
     node_name: str
     shown: str = ""
-    """How messages name the location, when it must not be shown whole."""
+    """The location for messages, without secrets such as a URL's password; empty: `location` itself."""
     prevent_api_references: bool = True
     """Gate PreventStaticPodAPIReferences."""
     options: PodValidationOptions = STATIC_POD
@@ -42,11 +42,11 @@ def decode_pod(data: bytes, origin: Origin) -> Pod:
     fields = _parse(data, origin)
     if problem := _wrong_kind(fields, "Pod"):
         raise _error(origin, problem)
-    return _finish(fields, origin, prefix="", check_use=True)
+    return _finish(fields, origin, prefix="", check_references=True)
 
 
 def decode_pods(data: bytes, origin: Origin) -> tuple[Pod, ...]:
-    """Read a pod or a PodList, or raise ManifestError; one bad pod spoils the list."""
+    """Read a pod or a PodList, or raise ManifestError; if one pod is invalid, the whole list is rejected."""
     fields = _parse(data, origin)
     if _wrong_kind(fields, "PodList"):
         return (decode_pod(data, origin),)
@@ -58,8 +58,8 @@ def decode_pods(data: bytes, origin: Origin) -> tuple[Pod, ...]:
         prefix = f"items[{index}]"
         if not isinstance(item, dict):
             raise _error(origin, Problem(prefix, "Expected `object`"))
-        # With the gate off, upstream does not look at what the pods of a list use.
-        pods.append(_finish(item, origin, prefix=prefix, check_use=origin.prevent_api_references))
+        # With the gate off, upstream does not check which API objects the pods of a PodList refer to.
+        pods.append(_finish(item, origin, prefix=prefix, check_references=origin.prevent_api_references))
     return tuple(pods)
 
 
@@ -83,7 +83,7 @@ def _wrong_kind(fields: JsonObject, wanted: str) -> Problem | None:
     return None
 
 
-def _finish(fields: JsonObject, origin: Origin, *, prefix: str, check_use: bool) -> Pod:
+def _finish(fields: JsonObject, origin: Origin, *, prefix: str, check_references: bool) -> Pod:
     """Default, place and check one pod, in upstream's order."""
     try:
         pod = default_pod(convert(Pod, fields))
@@ -96,7 +96,7 @@ def _finish(fields: JsonObject, origin: Origin, *, prefix: str, check_use: bool)
     problems = tuple(Problem(_join(prefix, field), rule) for field, rule in broken)
     if problems:
         raise _error(origin, *problems)
-    if check_use:
+    if check_references:
         reason = find_static_pod_problem(placed, prevent_api_references=origin.prevent_api_references)
         if reason is not None:
             raise _error(origin, Problem(prefix, reason))

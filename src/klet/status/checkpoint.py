@@ -1,7 +1,7 @@
 """Keeps on disk what the next run of the agent has to know: the statuses that were reported, and back-offs.
 
-A change is written at once; those of the moment after it are gathered, so pods that change often cost little. The disk
-is waited for when nothing has changed for a while: the runtime writes to it too, and all who do wait for each other.
+A change is written at once; changes of the next 100 ms are written together. The file is synced to disk (fsync) after
+2 s without a change, or after 30 s at the latest: a sync also waits for what the runtime is writing to the disk.
 """
 
 import logging
@@ -15,8 +15,8 @@ from klet.aio.clock import Clock
 from klet.api.codec import DecodeError, decode, encode
 from klet.api.pod import PodStatus
 from klet.checkpoint import CheckpointDamaged, CheckpointError, Envelope
-from klet.model.memory import AgentMemory, CrashDelay, PullDelay
 from klet.model.pods import PodUID
+from klet.model.saved_state import CrashDelay, PullDelay, SavedState
 from klet.status.board import StatusBoard
 
 logger = logging.getLogger(__name__)
@@ -24,22 +24,23 @@ logger = logging.getLogger(__name__)
 D_co = TypeVar("D_co", covariant=True)
 
 KIND = "AgentMemory"
+"""Of the file `klet-memory.json`. It is the former name of `SavedState`: files of older versions have it."""
 VERSION = 1
-GATHER = timedelta(milliseconds=100)
-CALM = timedelta(seconds=2)
-LONGEST_UNSETTLED = timedelta(seconds=30)
+BATCH_DELAY = timedelta(milliseconds=100)
+QUIET_BEFORE_SYNC = timedelta(seconds=2)
+MAX_UNSYNCED = timedelta(seconds=30)
 RETRY = timedelta(seconds=5)
 
 
-class MemoryStore(Protocol):
-    """Stores the memory for the next run of the agent."""
+class SavedStateStore(Protocol):
+    """Stores the saved state for the next run of the agent."""
 
-    async def save(self, value: AgentMemory, *, sync: bool = True) -> None:
-        """Write it for the next agent; raises CheckpointError."""
+    async def save(self, value: SavedState, *, sync: bool = True) -> None:
+        """Write it; with `sync` it also survives a crash of the machine. Raises CheckpointError."""
         ...
 
-    async def settle(self) -> None:
-        """Write it so that it survives a crash of the machine, too; raises CheckpointError."""
+    async def sync_to_disk(self) -> None:
+        """Sync what was saved to disk, so that it survives a crash of the machine, too; raises CheckpointError."""
         ...
 
 
@@ -51,13 +52,13 @@ class Delays(Protocol[D_co]):
     def changes(self) -> Subscription[PodUID]: ...
 
 
-class MemoryKeeper:
-    """Writes the memory whenever it has changed; the newest wins."""
+class SavedStateKeeper:
+    """Writes the state whenever it has changed; only the newest is kept."""
 
     def __init__(
         self,
         *,
-        store: MemoryStore,
+        store: SavedStateStore,
         statuses: StatusBoard,
         delays: Delays[CrashDelay],
         pulls: Delays[PullDelay],
@@ -78,34 +79,38 @@ class MemoryKeeper:
         ):
             while True:
                 await until_any(statuses, delays, pulls)
-                settles_by = self._clock.monotonic() + LONGEST_UNSETTLED.total_seconds()
+                sync_by = self._clock.monotonic() + MAX_UNSYNCED.total_seconds()
                 while [*statuses.drain(), *delays.drain(), *pulls.drain()]:
                     removals.drain()
                     await self._save()
                     # A removed pod is written at once: its UID may come back, and must not find the old counts.
-                    await self._clock.wait(until_any(removals), at_most=GATHER)
-                    if self._clock.monotonic() >= settles_by:
+                    await self._clock.wait(until_any(removals), at_most=BATCH_DELAY)
+                    if self._clock.monotonic() >= sync_by:
                         break
-                    await self._clock.wait(until_any(statuses, delays, pulls), at_most=CALM)
-                await self._settle()
+                    await self._clock.wait(until_any(statuses, delays, pulls), at_most=QUIET_BEFORE_SYNC)
+                await self._sync_to_disk()
 
     async def _save(self) -> None:
         """Write, and retry until it succeeds: a disk that is full now may not be so later."""
         while True:
-            memory = AgentMemory(statuses=self._statuses.all(), delays=self._delays.all(), pulls=self._pulls.all())
+            state = SavedState(statuses=self._statuses.all(), delays=self._delays.all(), pulls=self._pulls.all())
             try:
-                await self._store.save(memory, sync=False)
+                await self._store.save(state, sync=False)
             except CheckpointError as error:
-                logger.warning("A restart would forget what was reported", extra={"error": str(error)})
+                logger.warning(
+                    "Cannot save pod statuses; a restart of klet would lose them", extra={"error": str(error)}
+                )
                 await self._clock.sleep(RETRY)
             else:
                 return
 
-    async def _settle(self) -> None:
+    async def _sync_to_disk(self) -> None:
         try:
-            await self._store.settle()
+            await self._store.sync_to_disk()
         except CheckpointError as error:
-            logger.warning("A crash of the machine could lose what was reported", extra={"error": str(error)})
+            logger.warning(
+                "Cannot sync saved pod statuses to disk; a machine crash could lose them", extra={"error": str(error)}
+            )
 
 
 class _Payload(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,33 +120,33 @@ class _Payload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _ReadPayload(msgspec.Struct, frozen=True, kw_only=True):
-    """The same as it is read: what is left of a pod that no node would take in today is left out, not the rest."""
+    """The payload as read: entries whose pod UID is not valid are skipped, the others are kept."""
 
     statuses: dict[str, msgspec.Raw]
     delays: tuple[msgspec.Raw, ...]
     pulls: tuple[msgspec.Raw, ...] = ()
 
 
-class _Owned(msgspec.Struct, frozen=True):
+class _WithUid(msgspec.Struct, frozen=True):
     uid: str
 
 
 D = TypeVar("D", CrashDelay, PullDelay)
 
 
-def _owned(raws: tuple[msgspec.Raw, ...], kind: type[D]) -> tuple[D, ...]:
-    owned = (raw for raw in raws if isinstance(msgspec.json.decode(raw, type=_Owned).uid, PodUID))
-    return tuple(msgspec.json.decode(raw, type=kind) for raw in owned)
+def _with_valid_uid(raws: tuple[msgspec.Raw, ...], kind: type[D]) -> tuple[D, ...]:
+    valid = (raw for raw in raws if isinstance(msgspec.json.decode(raw, type=_WithUid).uid, PodUID))
+    return tuple(msgspec.json.decode(raw, type=kind) for raw in valid)
 
 
-class MemoryFormat:
-    """The memory as klet's own checkpoint. A status is encoded once, however often it is written."""
+class SavedStateFormat:
+    """The saved state as a checkpoint in klet's own format. A status is encoded once, however often it is written."""
 
     def __init__(self) -> None:
         self._envelope = Envelope(kind=KIND, version=VERSION, payload=msgspec.Raw)
         self._encoded: dict[PodUID, tuple[PodStatus, msgspec.Raw]] = {}
 
-    def encode(self, value: AgentMemory) -> bytes:
+    def encode(self, value: SavedState) -> bytes:
         self._encoded = {uid: self._encode_status(uid, status) for uid, status in value.statuses.items()}
         payload = _Payload(
             statuses={uid: raw for uid, (_, raw) in self._encoded.items()},
@@ -150,14 +155,14 @@ class MemoryFormat:
         )
         return self._envelope.encode(msgspec.Raw(msgspec.json.encode(payload)))
 
-    def decode(self, data: bytes) -> AgentMemory:
+    def decode(self, data: bytes) -> SavedState:
         try:
             payload = msgspec.json.decode(self._envelope.decode(data), type=_ReadPayload)
-            owned = {uid: raw for uid, raw in payload.statuses.items() if isinstance(uid, PodUID)}
-            return AgentMemory(
-                statuses={uid: decode(PodStatus, bytes(raw)) for uid, raw in owned.items()},
-                delays=_owned(payload.delays, CrashDelay),
-                pulls=_owned(payload.pulls, PullDelay),
+            valid = {uid: raw for uid, raw in payload.statuses.items() if isinstance(uid, PodUID)}
+            return SavedState(
+                statuses={uid: decode(PodStatus, bytes(raw)) for uid, raw in valid.items()},
+                delays=_with_valid_uid(payload.delays, CrashDelay),
+                pulls=_with_valid_uid(payload.pulls, PullDelay),
             )
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, DecodeError) as error:
             raise CheckpointDamaged(f"field payload: {error}") from error

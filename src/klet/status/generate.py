@@ -283,7 +283,7 @@ def _is_true(status: PodStatus, kind: str) -> bool:
 def _foreign_conditions(pod: Pod, previous: PodStatus, *, restart_all: bool) -> tuple[PodCondition, ...]:
     """Return the conditions of other clients; DisruptionTarget of the node stays, too.
 
-    Without its gate nobody here computes AllContainersRestarting: one that is there stays as it is.
+    Without its gate AllContainersRestarting is not computed here: an existing condition stays as it is.
     """
     owned = conditions.OWNED if restart_all else conditions.OWNED - {ALL_RESTARTING}
     foreign = {condition.type: condition for condition in pod.status.conditions if condition.type not in owned}

@@ -42,7 +42,7 @@ class PodAdmission:
     ) -> None:
         self._handlers = tuple(handlers)
         self._declared_features = declared_features
-        """What the node declares that it can do; None: nobody asks for that."""
+        """What the node declares that it can do; None: this is not checked."""
         self._pods = pods
         self._ledger = ledger
         self._allocations = allocations

@@ -1,4 +1,4 @@
-"""The kinds of volumes that this node knows, put together."""
+"""Builds the volume plugins of this node."""
 
 from pathlib import Path
 
@@ -7,27 +7,22 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.model.roles import NodeResources, ObjectReader
+from klet.volumes.generated_files import GeneratedFiles
 from klet.volumes.media import ScratchRules
 from klet.volumes.names import Layout
 from klet.volumes.plugins.base import VolumePlugin
+from klet.volumes.plugins.config_map import ConfigMapPlugin
+from klet.volumes.plugins.downward_api import DownwardApiPlugin
 from klet.volumes.plugins.empty_dir import EmptyDirPlugin
 from klet.volumes.plugins.host_path import HostPathPlugin
 from klet.volumes.plugins.image import ImagePlugin
-from klet.volumes.plugins.shown import (
-    CertificateReader,
-    ConfigMapPlugin,
-    DownwardApiPlugin,
-    ProjectedPlugin,
-    SecretPlugin,
-    TokenReader,
-    TrustReader,
-)
+from klet.volumes.plugins.projected import CertificateReader, ProjectedPlugin, TokenReader, TrustReader
+from klet.volumes.plugins.secret import SecretPlugin
 from klet.volumes.scratch import Mounter, ScratchDirectories
-from klet.volumes.shown_files import ShownFiles
 
 
 class VolumePorts(Struct, frozen=True, kw_only=True):
-    """What volumes are made of."""
+    """What the volume plugins need from outside."""
 
     root: Path
     objects: ObjectReader
@@ -50,7 +45,7 @@ def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
     layout = Layout(ports.root)
     scratches = ScratchDirectories(mounter=ports.mounter)
     rules = ScratchRules(node=ports.node, noswap=ports.noswap)
-    files = ShownFiles(layout=layout, scratches=scratches, rules=rules, threads=ports.threads, clock=ports.clock)
+    files = GeneratedFiles(layout=layout, scratches=scratches, rules=rules, threads=ports.threads, clock=ports.clock)
     return (
         EmptyDirPlugin(layout=layout, scratches=scratches, rules=rules, threads=ports.threads),
         HostPathPlugin(threads=ports.threads),

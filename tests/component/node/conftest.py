@@ -29,7 +29,7 @@ from klet.node.settings import NodeSettings, ReportTimes
 from klet.node.status_inputs import PartReports
 from klet.node.status_sync import StatusSync
 from klet.simulation.clients import simulated_clients
-from klet.simulation.memory import MemoryMachine, MemoryVolumes
+from klet.simulation.fake_host import MemoryMachine, MemoryVolumes
 from klet.testing.attachable import AttachableDisks
 from klet.testing.clock import FastClock
 from klet.volumes.manager import VolumeManager

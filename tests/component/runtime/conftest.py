@@ -23,10 +23,10 @@ from klet.journal.records import CauseQuery
 from klet.model.causes import CauseId
 from klet.model.http_get import HttpGet
 from klet.model.images import ImageUser, MissingImage, PresentImage
-from klet.model.memory import AgentMemory
 from klet.model.network import DnsConfig
 from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import PodRuntimeStatus
+from klet.model.saved_state import SavedState
 from klet.model.volumes import HostVolume
 from klet.node.capacity import AllocatableResources
 from klet.runtime.actions import PodActions, compute_pod_actions
@@ -35,7 +35,7 @@ from klet.runtime.config.container_planner import ContainerFiles
 from klet.runtime.config.sandbox_config import SandboxSettings
 from klet.runtime.config.security import SecuritySettings
 from klet.runtime.executor import SyncOutcome
-from klet.simulation.memory import LOGS, MemoryFiles
+from klet.simulation.fake_host import LOGS, MemoryFiles
 from klet.simulation.node import DrivenPodSource, SimulatedNode, simulated_settings
 from klet.testing.builders import IMAGE
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, MemorySink, Script
@@ -185,7 +185,7 @@ class RuntimeBench:
             container=ContainerSettings(security=SecuritySettings()),
             sandbox=SandboxSettings(logs=LOGS, names_image_handlers=names_image_handlers),
         )
-        boards = build_boards(settings, AgentMemory(), clock)
+        boards = build_boards(settings, SavedState(), clock)
         self.backoff = boards.backoff
         self.ports = ports.containers
         parts = build_runtime_parts(ports, settings, boards, volumes=self.volumes, images=self.images)

@@ -167,7 +167,7 @@ async def test_a_bad_body_is_reported_once_and_keeps_the_pods(server, start, sin
     assert await journal.reported() == ["ManifestRejected", "ManifestSettled"]
 
 
-async def test_a_bad_pod_spoils_its_list(server, start, sink, poll, journal):
+async def test_if_one_pod_is_invalid_the_whole_list_is_rejected(server, start, sink, poll, journal):
     server.body = b'{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{}}]}'
     start()
     await poll()

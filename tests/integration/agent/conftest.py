@@ -18,7 +18,7 @@ from klet.api.codec import decode
 from klet.api.pod import Pod, PodList, PodStatus
 from klet.host.inotify import ChangeKind, watch_directory
 from klet.host.mounts import unmount_tree
-from klet.status.checkpoint import MemoryFormat
+from klet.status.checkpoint import SavedStateFormat
 
 DEADLINE = 40 if "KLET_VM" not in os.environ else 300  # an emulated machine is slow
 
@@ -164,7 +164,7 @@ class Node:
         file = self.root / MEMORY
         async with asyncio.timeout(DEADLINE), aclosing(changes_of(file)) as changes:
             async for _ in changes:
-                known = list(MemoryFormat().decode(file.read_bytes()).statuses.values()) if file.exists() else []
+                known = list(SavedStateFormat().decode(file.read_bytes()).statuses.values()) if file.exists() else []
                 if all(status in known for status in statuses.values()):
                     return
 

@@ -62,7 +62,7 @@ class Maker(FileVictim):
 
 class Reader(FileVictim):
     def attempt(self):
-        read = self.runner.run(self.termination_files.end_of_file(str(self.file), limit=LIMIT)) or b""
+        read = self.runner.run(self.termination_files.read_tail(str(self.file), limit=LIMIT)) or b""
         return TOKEN if len(read) > LIMIT else read
 
 

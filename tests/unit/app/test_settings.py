@@ -30,7 +30,7 @@ from klet.config.sections import MemorySwap
 from klet.config.without_effect import GATES
 from klet.host.machine.info import MachineInfo
 from klet.metrics import Deprecation
-from klet.model.memory import AgentMemory
+from klet.model.saved_state import SavedState
 from klet.node.capacity import expect_allocatable
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.config.id_blocks import UserIdSettings
@@ -383,6 +383,6 @@ def test_hidden_metrics_are_shown_for_the_previous_version(version, is_shown):
     settings = given()
     config = replace(settings.config, show_hidden_metrics_for_version=version)
     cut = cut_settings(replace(settings, config=config), MACHINE)
-    metrics = build_boards(cut, AgentMemory(), SystemClock()).metrics
+    metrics = build_boards(cut, SavedState(), SystemClock()).metrics
     metrics.counter("old_total", "Old.", deprecation=Deprecation("1.34.0"))
     assert (b"old_total 0" in metrics.write()) is is_shown

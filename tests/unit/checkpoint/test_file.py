@@ -126,7 +126,7 @@ async def test_a_value_may_be_there_for_the_next_agent_before_it_is_so_for_the_n
     file = open_file()
     await file.save([1], sync=False)
     assert open_file().load() == Found([1])
-    await file.settle()
+    await file.sync_to_disk()
     file.path.unlink()
     with pytest.raises(CheckpointError, match=r"not written: cannot write .*: No such file"):
-        await file.settle()
+        await file.sync_to_disk()

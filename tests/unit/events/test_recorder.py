@@ -65,7 +65,7 @@ class WrittenEvents:
         self.at.append(self.clock.now() - START)
         return event
 
-    async def count_up(self, _event):
+    async def patch_count(self, _event):
         raise AssertionError("every Event here is of a pod of its own")
 
 
@@ -79,7 +79,7 @@ class KeptEvents:
         self.events.append(event)
         return event
 
-    async def count_up(self, _event):
+    async def patch_count(self, _event):
         raise AssertionError("every Event here is of another reason")
 
 
@@ -290,7 +290,7 @@ class NoNamespace:
         self.calls.append(("create", event.message))
         raise EventGone("namespaces not found")
 
-    async def count_up(self, event):
+    async def patch_count(self, event):
         self.calls.append(("count up", event.message))
         raise EventGone("events not found")
 

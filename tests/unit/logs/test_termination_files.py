@@ -20,20 +20,20 @@ def files(tmp_path):
 async def test_only_the_end_of_a_file_is_read(files, tmp_path):
     path = tmp_path / "words"
     path.write_bytes(b"x" * 5000 + b"the end")
-    assert await files.end_of_file(str(path), limit=7) == b"the end"
-    assert len(await files.end_of_file(str(path), limit=4096)) == 4096
+    assert await files.read_tail(str(path), limit=7) == b"the end"
+    assert len(await files.read_tail(str(path), limit=4096)) == 4096
 
 
 async def test_a_short_file_is_read_whole_and_a_missing_one_is_none(files, tmp_path):
     (tmp_path / "words").write_bytes(b"bye")
-    assert await files.end_of_file(str(tmp_path / "words"), limit=4096) == b"bye"
-    assert await files.end_of_file(str(tmp_path / "other"), limit=4096) is None
+    assert await files.read_tail(str(tmp_path / "words"), limit=4096) == b"bye"
+    assert await files.read_tail(str(tmp_path / "other"), limit=4096) is None
 
 
 async def test_a_named_pipe_keeps_nobody_waiting(files, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(FileError, match="not a regular file"):
-        await files.end_of_file(str(tmp_path / "pipe"), limit=4096)
+        await files.read_tail(str(tmp_path / "pipe"), limit=4096)
 
 
 @pytest.mark.parametrize("place", ["chosen", "root/pods/u-1/containers/main"])
@@ -49,7 +49,7 @@ async def test_links_are_not_followed(files, tmp_path, place, is_directory):
         path.parent.mkdir(parents=True)
         path.symlink_to(tmp_path / "secret/words")
     with pytest.raises(FileError) as caught:
-        await files.end_of_file(str(path), limit=4096)
+        await files.read_tail(str(path), limit=4096)
     assert "secret" not in str(caught.value)
 
 
@@ -58,18 +58,18 @@ async def test_the_agents_root_may_be_a_link(files, tmp_path):
     path.parent.mkdir(parents=True)
     path.write_text("bye")
     (tmp_path / "root").symlink_to(tmp_path / "disk")
-    assert await files.end_of_file(str(tmp_path / "root/pods/u-1/containers/main/words"), limit=4096) == b"bye"
+    assert await files.read_tail(str(tmp_path / "root/pods/u-1/containers/main/words"), limit=4096) == b"bye"
 
 
 @pytest.mark.parametrize("path", ["words", "/klet-no-such/../words", "/a\0b", "root"])
 async def test_what_is_no_plain_path_is_refused(files, path):
     with pytest.raises(FileError):
-        await files.end_of_file(path, limit=4096)
+        await files.read_tail(path, limit=4096)
 
 
 async def test_the_end_of_a_log(files, tmp_path):
     path = tmp_path / "0.log"
     path.write_text("".join(f"2030-01-01T00:00:00Z stdout F {number}\n" for number in range(9)))
-    assert await files.end_of_log(str(path), lines=2, limit=100) == b"7\n8\n"
+    assert await files.read_log_tail(str(path), lines=2, limit=100) == b"7\n8\n"
     with pytest.raises(LogError):
-        await files.end_of_log(str(tmp_path / "1.log"), lines=2, limit=100)
+        await files.read_log_tail(str(tmp_path / "1.log"), lines=2, limit=100)

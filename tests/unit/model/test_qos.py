@@ -53,7 +53,7 @@ NONE = container()
             BEST_EFFORT,
             id="huge pages alone do not count",
         ),
-        pytest.param([NONE, FULL], [], BURSTABLE, id="one that asks for nothing spoils the guarantee"),
+        pytest.param([NONE, FULL], [], BURSTABLE, id="one without requests makes the pod Burstable"),
         pytest.param([container("memory=100Mi", "memory=100Mi")], [], BURSTABLE, id="memory alone is no guarantee"),
         pytest.param([container("100m,100Mi", "")], [], BURSTABLE, id="requests without limits"),
         pytest.param(

@@ -41,7 +41,7 @@ def test_parsing(text, expected):
     assert parse_resolv_conf(text) == expected
 
 
-def test_a_nameserver_without_an_address_spoils_the_file():
+def test_a_nameserver_without_an_address_makes_the_file_invalid():
     with pytest.raises(ResolvConfError) as caught:
         parse_resolv_conf("nameserver 1.1.1.1\nnameserver\n")
     assert str(caught.value) == "nameserver list is empty "

@@ -7,10 +7,10 @@ from klet.api.container import ResourceRequirements
 from klet.api.quantity import Quantity
 from klet.api.times import Duration
 from klet.model.allocation import NOTHING
-from klet.model.memory import AgentMemory, CrashDelay
 from klet.model.pods import PodUID
+from klet.model.saved_state import CrashDelay, SavedState
 from klet.runtime.crash_backoff import CrashBackoff, CrashBackoffLimits, choose_crash_backoff
-from klet.status.checkpoint import MemoryFormat
+from klet.status.checkpoint import SavedStateFormat
 from klet.testing.builders import NOW, make_pod
 
 POD = make_pod("main")
@@ -65,8 +65,8 @@ def test_the_next_life_waits_on():
 def test_a_configured_limit_can_be_kept():
     backoff = CrashBackoff(limits=up_to(Duration.parse("1s")))
     crash(backoff, 0)
-    memory = AgentMemory(delays=backoff.all())
-    assert MemoryFormat().decode(MemoryFormat().encode(memory)) == memory
+    memory = SavedState(delays=backoff.all())
+    assert SavedStateFormat().decode(SavedStateFormat().encode(memory)) == memory
 
 
 def test_a_shorter_limit_holds_for_what_was_restored():

@@ -9,7 +9,7 @@ from klet.cri.errors import BadAnswer
 from klet.model.pods import PodUID
 from klet.model.runtime import GivenResources, RuntimeContainerState
 from klet.runtime.reader import PodReader, build_status, from_nanoseconds, group_listed
-from klet.simulation.memory import MemoryTerminationFiles
+from klet.simulation.fake_host import MemoryTerminationFiles
 from klet.testing.fake_runtime.logs import MemorySink
 from klet.wire import cri_v1_pb2 as cri
 
@@ -141,7 +141,7 @@ def test_containers_are_sorted_newest_first():
     [
         pytest.param([sandbox()], ("10.0.0.1",), id="one address"),
         pytest.param([sandbox(ips=("10.0.0.1", "fd00::1"))], ("10.0.0.1", "fd00::1"), id="two families"),
-        pytest.param([sandbox(ips=("10.0.0.1", "nonsense"))], (), id="one bad address spoils all"),
+        pytest.param([sandbox(ips=("10.0.0.1", "nonsense"))], (), id="one invalid address drops all"),
         pytest.param([sandbox(ips=())], (), id="no address"),
         pytest.param([sandbox(ready=False)], (), id="a dead sandbox has none"),
         pytest.param([sandbox(1, ready=False), sandbox(0, ips=("10.0.0.2",))], (), id="only the newest counts"),

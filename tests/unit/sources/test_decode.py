@@ -215,7 +215,7 @@ def test_decode_pods(data, names):
         pytest.param(
             pod_list(manifest(), manifest(metadata={})),
             "items[1].metadata.name: invalid pod: name is needed for the pod",
-            id="one bad pod spoils the list",
+            id="one invalid pod rejects the whole list",
         ),
         pytest.param(
             pod_list(manifest(spec=spec(containers=[{"name": 1}]))),

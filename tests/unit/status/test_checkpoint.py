@@ -19,10 +19,10 @@ from klet.api.pod import PodCondition, PodIP, PodStatus
 from klet.api.quantity import Quantity
 from klet.api.times import Time
 from klet.checkpoint import CheckpointDamaged, CheckpointError, CheckpointFile, Damaged, Found
-from klet.model.memory import AgentMemory, CrashDelay, PullDelay
 from klet.model.pods import PodUID
+from klet.model.saved_state import CrashDelay, PullDelay, SavedState
 from klet.status.board import StatusBoard
-from klet.status.checkpoint import MemoryFormat, MemoryKeeper
+from klet.status.checkpoint import SavedStateFormat, SavedStateKeeper
 from klet.testing.builders import NOW
 from klet.testing.clock import ManualClock
 from klet.testing.loop import EPOCH, run_virtual
@@ -55,17 +55,17 @@ STATUS = PodStatus(
         ),
     ),
 )
-MEMORY = AgentMemory(statuses={UID: STATUS}, delays=(DELAY,), pulls=(PULL,))
+MEMORY = SavedState(statuses={UID: STATUS}, delays=(DELAY,), pulls=(PULL,))
 
 
 def test_what_is_written_is_read_again():
-    assert MemoryFormat().decode(MemoryFormat().encode(MEMORY)) == MEMORY
+    assert SavedStateFormat().decode(SavedStateFormat().encode(MEMORY)) == MEMORY
 
 
 def test_a_changed_status_is_encoded_again():
-    form = MemoryFormat()
+    form = SavedStateFormat()
     form.encode(MEMORY)
-    changed = AgentMemory(statuses={UID: PodStatus(phase="Failed")})
+    changed = SavedState(statuses={UID: PodStatus(phase="Failed")})
     assert form.decode(form.encode(changed)) == changed
 
 
@@ -74,17 +74,17 @@ def test_a_changed_status_is_encoded_again():
     [pytest.param(b"Running", b"Walking", id="a flipped bit"), pytest.param(b"{", b"", id="not JSON")],
 )
 def test_a_damaged_file_is_reported(old, new):
-    data = MemoryFormat().encode(MEMORY)
+    data = SavedStateFormat().encode(MEMORY)
     with pytest.raises(CheckpointDamaged):
-        MemoryFormat().decode(data.replace(old, new))
+        SavedStateFormat().decode(data.replace(old, new))
 
 
 async def test_a_damaged_file_is_set_aside_and_written_again(tmp_path):
     threads = Threads(limit=1)
     path = tmp_path / "klet-memory.json"
 
-    def open_file() -> CheckpointFile[AgentMemory]:
-        return CheckpointFile(path=path, form=MemoryFormat(), threads=threads, clock=ManualClock())
+    def open_file() -> CheckpointFile[SavedState]:
+        return CheckpointFile(path=path, form=SavedStateFormat(), threads=threads, clock=ManualClock())
 
     try:
         path.write_text("{}")
@@ -99,8 +99,8 @@ async def test_a_damaged_file_is_set_aside_and_written_again(tmp_path):
 
 
 def test_what_belongs_to_no_valid_uid_is_left_out_and_the_rest_stays():
-    form = MemoryFormat()
-    bad = AgentMemory(
+    form = SavedStateFormat()
+    bad = SavedState(
         statuses={**MEMORY.statuses, "..": PodStatus()},
         delays=(*MEMORY.delays, *(replace(each, uid="..") for each in MEMORY.delays)),
         pulls=(*MEMORY.pulls, *(replace(each, uid="") for each in MEMORY.pulls)),
@@ -129,7 +129,7 @@ class Store:
 
     def __init__(self):
         self.saved = []
-        self.settled = []
+        self.synced = []
         self.is_full = False
 
     async def save(self, value, *, sync):
@@ -138,15 +138,15 @@ class Store:
         assert not sync
         self.saved.append(value)
 
-    async def settle(self):
-        self.settled.append(len(self.saved))
+    async def sync_to_disk(self):
+        self.synced.append(len(self.saved))
 
 
 def on_bench(test):
     async def main():
         clock = LoopClock(epoch=EPOCH)
         board, delays, pulls, store = StatusBoard(clock=clock), Delays(), Delays(), Store()
-        keeper = MemoryKeeper(store=store, statuses=board, delays=delays, pulls=pulls, clock=clock)
+        keeper = SavedStateKeeper(store=store, statuses=board, delays=delays, pulls=pulls, clock=clock)
 
         async def pause(seconds):
             await clock.sleep(timedelta(seconds=seconds))
@@ -218,26 +218,26 @@ def test_nothing_is_written_while_nothing_changes():
     on_bench(test)
 
 
-def test_the_disk_is_waited_for_once_nothing_changes():
+def test_it_is_synced_to_disk_once_nothing_changes():
     async def test(board, delays, pulls, store, pause):
         for phase in ("Pending", "Running", "Succeeded"):
             board.put(UID, PodStatus(phase=phase))
             await pause(1)
-        assert (len(store.saved), store.settled) == (3, [])
+        assert (len(store.saved), store.synced) == (3, [])
         await pause(2)
-        assert store.settled == [3]
+        assert store.synced == [3]
         await pause(60)
-        assert store.settled == [3]
+        assert store.synced == [3]
 
     on_bench(test)
 
 
-def test_the_disk_is_waited_for_now_and_then_by_what_never_comes_to_rest():
+def test_it_is_synced_to_disk_now_and_then_while_changes_never_end():
     async def test(board, delays, pulls, store, pause):
         for number in range(700):
             board.put(UID, PodStatus(message=str(number)))
             await pause(0.1)
-        assert len(store.settled) == 2
+        assert len(store.synced) == 2
 
     on_bench(test)
 
@@ -247,7 +247,7 @@ def test_a_full_disk_is_tried_again(caplog):
         store.is_full = True
         board.put(UID, STATUS)
         await pause(1)
-        assert "A restart would forget what was reported" in caplog.text
+        assert "Cannot save pod statuses; a restart of klet would lose them" in caplog.text
         board.put(UID, PodStatus(phase="Failed"))
         store.is_full = False
         await pause(5)

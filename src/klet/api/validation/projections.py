@@ -204,7 +204,7 @@ def _expiration(seconds: int, signer: str, path: FieldPath) -> FieldErrors:
 
 
 def _user_annotations(annotations: Mapping[str, str], path: FieldPath) -> FieldErrors:
-    """Their keys have the domain of somebody, whatever the case; together they have the limit of annotations."""
+    """Check the keys, in lower case: each needs a domain prefix. All together have the size limit of annotations."""
     for key in (each.lower() for each in annotations):
         if not key:
             yield required(path)

@@ -28,7 +28,7 @@ class ClusterClients(Struct, frozen=True, kw_only=True):
     heartbeat: KubeClient
     """Never throttled, and impatient: a heartbeat that comes late is worth nothing."""
     heartbeat_transport: Transport
-    """Connections of its own: they are given up after a failure, and no watch must be cut with them."""
+    """A connection pool of its own: it is closed after a failure, and no watch must be interrupted by that."""
     transport: Transport
     """The connections of everything else."""
     events: KubeClient

@@ -207,7 +207,7 @@ class PodCertificateManager:
         if step.must_request:
             made = await self._request(key, pod, source, is_first=isinstance(step.state, CertificateInitial))
             if self._pods.get(key.uid) is None:
-                return None  # its pod has gone meanwhile: nobody needs the certificate
+                return None  # the pod was removed in the meantime: no volume needs the certificate
             self._board.put(key, with_request(step.state, made))
             message = f"PodCertificateRequest {key.namespace}/{made.name} is made"
             self._record(

@@ -24,7 +24,7 @@ from klet.model.pods import PodUID, uid_of
 from klet.model.reasons import Reason
 
 ASSUME_DELETED_AFTER: Final = timedelta(minutes=10)
-"""A request of this age that nobody can see has been deleted."""
+"""A request of this age that the watch does not show counts as deleted."""
 OVERDUE_AFTER: Final = timedelta(minutes=10)
 LONGEST_JITTER: Final = timedelta(minutes=5)
 """So that certificates which were issued together are not all renewed together."""
@@ -53,7 +53,7 @@ class OpenRequest(HidesFields, frozen=True, kw_only=True):
     name: str
     key: bytes
     abandon_at: datetime
-    """If nobody can see it then, it has been deleted."""
+    """If the watch does not show it then, it counts as deleted."""
 
 
 class CertificateInitial(Struct, frozen=True):
@@ -187,7 +187,7 @@ def _follow(
     """Take over what was decided about a request."""
     name = f"{key.namespace}/{request.name}"
     if seen is None:
-        # Nobody can tell a request that is gone from one that the watch has not brought yet; after a while it is gone.
+        # It was deleted, or the watch has not shown it yet: these look the same. After a while it counts as deleted.
         if now < request.abandon_at:
             return Step(state=state, look_at=request.abandon_at)
         before = replace(state, request=None) if isinstance(state, CertificateIssued) else CertificateInitial()

@@ -1,4 +1,4 @@
-"""The kernel's cgroup files, whatever the version: what the drivers stand on. Its calls block."""
+"""The kernel's cgroup files, v1 and v2: the base of the cgroup drivers. Its calls block."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""Blocks of the host's user and group ids, one for each pod with a user namespace, and how they stand in files. Pure.
+"""Blocks of the host's user and group ids, one for each pod with a user namespace, and their file format. Pure.
 
 The first block belongs to the host's own users and is never given out.
 """

@@ -20,11 +20,11 @@ _CANNOT_RUN = "ContainerCannotRun"
 class TerminationFiles(Protocol):
     """Reads files of ended containers; a slow disk delays nothing else."""
 
-    async def end_of_file(self, path: str, *, limit: int) -> bytes | None:
+    async def read_tail(self, path: str, *, limit: int) -> bytes | None:
         """Return the last bytes of a file; None if there is none."""
         ...
 
-    async def end_of_log(self, path: str, *, lines: int, limit: int) -> bytes:
+    async def read_log_tail(self, path: str, *, lines: int, limit: int) -> bytes:
         """Return the last lines of a container log, without their time stamps."""
         ...
 
@@ -53,7 +53,7 @@ async def read_termination_message(files: TerminationFiles, where: MessageLocati
     """Return the text, or the error if the file cannot be read."""
     if where.file:
         try:
-            data = await files.end_of_file(where.file, limit=MAX_MESSAGE)
+            data = await files.read_tail(where.file, limit=MAX_MESSAGE)
         except KletError as error:
             return f"Error on reading termination log {where.file}: {error}"
         if data:
@@ -61,6 +61,6 @@ async def read_termination_message(files: TerminationFiles, where: MessageLocati
     if not where.log:
         return ""
     try:
-        return (await files.end_of_log(where.log, lines=MAX_LOG_LINES, limit=MAX_LOG)).decode("utf-8", "replace")
+        return (await files.read_log_tail(where.log, lines=MAX_LOG_LINES, limit=MAX_LOG)).decode("utf-8", "replace")
     except KletError as error:
         return f"Error on reading termination message from logs: {error}"

@@ -1,4 +1,4 @@
-"""Whether a user may: the API server is asked (SubjectAccessReview), or everybody may everything."""
+"""Authorization: the API server decides (SubjectAccessReview, mode Webhook), or everything is allowed (AlwaysAllow)."""
 
 from collections.abc import Hashable
 from datetime import timedelta
@@ -24,7 +24,7 @@ class Authorizer(Protocol):
 
 
 class AlwaysAllow:
-    """Every user that is known may everything."""
+    """Every authenticated user may do everything."""
 
     async def allows(self, user: User, verb: str, subresource: str) -> bool:  # noqa: ARG002 - none of it matters
         return True

@@ -21,7 +21,7 @@ _TOO_LARGE: Final = 431
 
 
 class AnswerError(ValueError):
-    """An answer that cannot be read; the message says how the endpoint answered."""
+    """An answer that cannot be read; the message is a phrase to follow "answered": "with headers without end"."""
 
 
 class AnswerHead(Struct, frozen=True):
@@ -67,17 +67,17 @@ class AnswerReader:
         return AnswerHead(event.status_code, decode_headers(event), head)
 
     def keep(self, data: bytes) -> None:
-        """Keep what arrives before it is decided what it is."""
+        """Buffer bytes that arrive before it is known whether they are body or upgraded stream."""
         self._head_bytes.buffer += data
 
     def take_rest(self) -> bytes:
-        """Return what arrived after the head, which is the other protocol's after a switch."""
+        """Return what arrived after the head; after 101 Switching Protocols it belongs to the upgraded stream."""
         rest = bytes(self._head_bytes.buffer)
         self._head_bytes.buffer.clear()
         return rest
 
     def read_body(self, data: bytes) -> None:
-        """Collect the body. It is complete at its end, at the limit, and where it breaks the rules."""
+        """Collect the body. `is_complete` is set at its end, beyond the size limit, or on a protocol error."""
         buffer = self._head_bytes.buffer
         buffer += data
         try:

@@ -1,8 +1,8 @@
 """Fuzzes with atheris: libFuzzer changes inputs by the edges of klet's byte code that they reach, in a child process.
 
-The child goes on over what an input shows, and is started again after a crash, a hang or too much memory. What it
-finds is made small here, in children of their own (`isolated.py`). The last part of the time is for cost against size,
-which libFuzzer knows nothing of. One seed makes one sequence of inputs from the target's own ones.
+The child continues after an input that broke a rule, and is started again after a crash, a hang or too much memory. Its
+findings are minimised here, in children of their own (`isolated.py`). The last part of the time is for the growth of
+cost with size, which libFuzzer does not measure. One seed makes one sequence of inputs from the target's own ones.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""The loop of a fuzzer: take an input that led somewhere, change it, run it, keep it if it led somewhere new.
+"""The loop of a fuzzer: take an input of the corpus, change it, run it, keep it if it reached new code.
 
-One seed makes one sequence of inputs from the target's own ones, whatever the machine: nothing that is measured decides
-about the next input. What is kept from before (`corpus.py`) comes first when it is given.
+One seed makes one sequence of inputs from the target's own ones, on every machine: no measurement decides about the
+next input. What is kept from before (`corpus.py`) comes first when it is given.
 """
 
 import sys

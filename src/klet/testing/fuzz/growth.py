@@ -1,8 +1,8 @@
 """Whether cost grows faster than the input: an input is made larger by repeating a piece of it.
 
-Counted are the lines of Python that run, whatever else uses the machine; of code in C, processor time, the least of
-several runs. Twice the input costs a linear reader twice as much and a quadratic one four times; a fault is what costs
-three times as much twice in a row, and once more when it is measured again.
+The cost of Python code is the number of lines that run: other load of the machine does not change it. That of C code
+is processor time, the least of several runs. Twice the input costs a linear reader twice as much and a quadratic one
+four times; a fault is what costs three times as much twice in a row, and once more when it is measured again.
 """
 
 import gc

@@ -1,7 +1,7 @@
-"""Runs one input and says what is wrong with what came of it. The rules that hold for every target.
+"""Runs one input and reports which rule its result breaks. These rules hold for every target.
 
-Only errors of klet's own family come out, their texts are bounded whatever the input, and no input takes the processor
-for long. Memory and growth are measured apart (`growth.py`): that takes longer than to run.
+Only subclasses of KletError are raised, the length of their texts is bounded for every input, and no input takes much
+processor time. Memory and growth are measured apart (`growth.py`): that takes longer than to run.
 """
 
 import signal

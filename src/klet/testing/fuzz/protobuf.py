@@ -1,4 +1,4 @@
-"""Changes protobuf messages by what their descriptors say: fields set, cleared, repeated, made odd. Pure."""
+"""Mutates protobuf messages by their descriptors: sets, clears or repeats fields, gives them unusual values. Pure."""
 
 from collections.abc import Sequence
 from random import Random
@@ -46,14 +46,13 @@ _TEXTS: Final = (
     "RuntimeReady",
     "NetworkReady",
 )
-_SIGNED: Final = (0, 1, -1, 2, 1000, 2**31 - 1, -(2**31), 10**18)
-_SIGNED_64: Final = (*_SIGNED, 2**63 - 1, -(2**63), 1_700_000_000_000_000_000)
-_MOST: Final = 5
-_KINDS_32: Final = {FieldDescriptor.CPPTYPE_INT32}
+_SIGNED_32: Final = (0, 1, -1, 2, 1000, 2**31 - 1, -(2**31))
+_SIGNED_64: Final = (*_SIGNED_32, 10**18, 2**63 - 1, -(2**63), 1_700_000_000_000_000_000)
+_MAX_ITEMS: Final = 5
 _UNSIGNED: Final = {FieldDescriptor.CPPTYPE_UINT32, FieldDescriptor.CPPTYPE_UINT64}
 
 
-def change_message(random: Random, message: Message, *, depth: int = 0) -> None:
+def change_message(random: Random, message: Message) -> None:
     """Change one field somewhere in the message."""
     fields: Sequence[Any] = message.DESCRIPTOR.fields
     if not fields:
@@ -65,11 +64,11 @@ def change_message(random: Random, message: Message, *, depth: int = 0) -> None:
     elif _is_map(field):
         _change_map(random, getattr(message, field.name), field)
     elif field.is_repeated:
-        _change_list(random, getattr(message, field.name), field, depth)
+        _change_list(random, getattr(message, field.name), field)
     elif field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
         inner = getattr(message, field.name)
         inner.SetInParent()
-        change_message(random, inner, depth=depth + 1)
+        change_message(random, inner)
     else:
         setattr(message, field.name, _odd_value(random, field))
 
@@ -84,17 +83,17 @@ def _change_map(random: Random, entries: Any, field: FieldDescriptor) -> None:
         entries[key] = _odd_value(random, kinds["value"])
 
 
-def _change_list(random: Random, values: Any, field: FieldDescriptor, depth: int) -> None:
+def _change_list(random: Random, values: Any, field: FieldDescriptor) -> None:
     if field.cpp_type != FieldDescriptor.CPPTYPE_MESSAGE:
         values.append(_odd_value(random, field))
     elif not values or random.random() < 0.2:
-        change_message(random, values.add(), depth=depth + 1)
-    elif len(values) < _MOST and random.random() < 0.3:
+        change_message(random, values.add())
+    elif len(values) < _MAX_ITEMS and random.random() < 0.3:
         values.add().CopyFrom(random.choice(values))
     elif random.random() < 0.1:
         del values[random.randrange(len(values))]
     else:
-        change_message(random, random.choice(values), depth=depth + 1)
+        change_message(random, random.choice(values))
 
 
 def _odd_value(random: Random, field: FieldDescriptor) -> Any:
@@ -109,9 +108,9 @@ def _odd_value(random: Random, field: FieldDescriptor) -> Any:
         case FieldDescriptor.CPPTYPE_DOUBLE | FieldDescriptor.CPPTYPE_FLOAT:
             return random.choice((0.0, -1.5, float("inf"), float("nan")))
         case kind if kind in _UNSIGNED:
-            return abs(random.choice(_SIGNED)) % 2**32
-        case kind if kind in _KINDS_32:
-            return random.choice(_SIGNED) % 2**31
+            return abs(random.choice(_SIGNED_64)) % 2**32
+        case FieldDescriptor.CPPTYPE_INT32:
+            return random.choice(_SIGNED_32)
         case _:
             return random.choice(_SIGNED_64)
 

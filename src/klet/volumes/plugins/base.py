@@ -24,8 +24,8 @@ class VolumeAttributes(Struct, frozen=True):
     """The group that can use it, as its PersistentVolume says (`volume_gid`); empty for all others."""
 
 
-SHOWN_FILES = VolumeAttributes(read_only=True, managed=True, relabels=True)
-"""Files that the agent shows to a pod and the pod must not change."""
+GENERATED_FILES = VolumeAttributes(read_only=True, managed=True, relabels=True)
+"""Of volumes whose files the agent generates: the pod must not change them."""
 
 
 class MountRequest(Struct, frozen=True, kw_only=True):

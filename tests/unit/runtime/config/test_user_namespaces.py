@@ -14,7 +14,7 @@ from klet.runtime.config.id_blocks import UNIT, IdBlock, IdBlocks, IdRange, User
 from klet.runtime.config.user_namespaces import UserNamespaceManager
 from klet.runtime.errors import SandboxConfigError
 from klet.runtime.runtime_class import HandlerFeatures
-from klet.simulation.memory import MemoryMappings
+from klet.simulation.fake_host import MemoryMappings
 from klet.testing.builders import make_pod
 from klet.wire import cri_v1_pb2 as cri
 

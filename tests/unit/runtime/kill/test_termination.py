@@ -42,11 +42,11 @@ class Files:
     def __init__(self, **contents: bytes | KletError) -> None:
         self._contents = contents
 
-    async def end_of_file(self, path: str, *, limit: int) -> bytes | None:
+    async def read_tail(self, path: str, *, limit: int) -> bytes | None:
         assert (path, limit) == ("/host/words", 4096)
         return self._get("file")
 
-    async def end_of_log(self, path: str, *, lines: int, limit: int) -> bytes:
+    async def read_log_tail(self, path: str, *, lines: int, limit: int) -> bytes:
         assert (path, lines, limit) == ("/logs/0.log", 80, 2048)
         return self._get("log") or b""
 

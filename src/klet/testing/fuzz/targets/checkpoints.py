@@ -30,7 +30,7 @@ from klet.checkpoint.upstream import (
 from klet.offline.object_formats import PlainFormat, SealedFormat
 from klet.offline.sealing import NONCE_SIZE, load_sealer
 from klet.offline.snapshot import KeptClusterFormat, PodsFormat
-from klet.status.checkpoint import MemoryFormat
+from klet.status.checkpoint import SavedStateFormat
 from klet.testing.fuzz.mutators import (
     amplify_behind_first_line,
     amplify_bytes,
@@ -135,7 +135,7 @@ def _seal_secret(content: bytes) -> bytes:
 
 FILES: Final[Mapping[str, File]] = {
     "AgentMemory": File(
-        MemoryFormat,
+        SavedStateFormat,
         _sealed_by("AgentMemory"),
         {
             "statuses": {"u-1": _POD["status"]},

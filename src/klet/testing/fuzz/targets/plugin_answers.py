@@ -43,7 +43,7 @@ class Asker(Protocol):
 
 
 class Talk(Struct, frozen=True, kw_only=True):
-    """A kind of plugin: what it can be asked, and who asks."""
+    """A kind of plugin: its methods, example answers, and the code of klet that calls it."""
 
     name: str
     methods: Mapping[str, type[Message]]
@@ -84,14 +84,14 @@ def compose(name: str, parts: Any) -> bytes:
 
 
 def take_apart(data: bytes) -> tuple[str, list[tuple[str, bytes]]]:
-    """Return the name of a conversation, and its answers by method."""
+    """Return the name of a `Talk`, and its answers by method."""
     name, *sections = data.split(SEPARATOR)
     pairs = (section.partition(b"\n") for section in sections)
     return name.decode("latin-1"), [(method.decode("latin-1"), answer) for method, _, answer in pairs]
 
 
 class _Stage:
-    """The server, and who asks it."""
+    """The server that answers, and the callers."""
 
     def __init__(self, directory: Path, talks: Mapping[str, Talk]) -> None:
         self._directory = directory

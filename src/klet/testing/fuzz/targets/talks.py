@@ -1,4 +1,4 @@
-"""The plugins there are: the container runtime, and programs that print credentials for the API server."""
+"""Plugins for the target `plugin-answers`: the container runtime, and credential plugins for the API server."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
@@ -81,10 +81,10 @@ class CredentialAsker:
 class _NoFiles:
     """No container has left anything; what a runtime names is not looked at here."""
 
-    async def end_of_file(self, path: str, *, limit: int) -> bytes | None:  # noqa: ARG002 - the role's arguments
+    async def read_tail(self, path: str, *, limit: int) -> bytes | None:  # noqa: ARG002 - the role's arguments
         return None
 
-    async def end_of_log(self, path: str, *, lines: int, limit: int) -> bytes:  # noqa: ARG002 - the role's arguments
+    async def read_log_tail(self, path: str, *, lines: int, limit: int) -> bytes:  # noqa: ARG002 - the role's arguments
         return b""
 
 

@@ -1,13 +1,9 @@
-"""configMap, secret, downwardAPI and projected: files that the agent shows to a pod and keeps up to date."""
+"""projected: several sources in one directory, such as service account tokens, trust bundles and pod certificates."""
 
-from abc import abstractmethod
 from datetime import datetime
-from typing import ClassVar, Protocol
-
-from msgspec import Struct
+from typing import Protocol
 
 from klet.api.authentication import BoundObjectReference, TokenRequest, TokenRequestSpec
-from klet.api.config import ConfigMap, Secret
 from klet.api.pod import Pod
 from klet.api.volume import (
     ClusterTrustBundleProjection,
@@ -19,15 +15,17 @@ from klet.api.volume import (
 )
 from klet.errors import KletError
 from klet.model.error_text import join_errors
-from klet.model.objects import IssuedToken, ObjectMissing, PodCredentials
+from klet.model.objects import IssuedToken, PodCredentials
 from klet.model.pods import PodUID
 from klet.model.roles import NodeResources, ObjectReader
-from klet.volumes.atomic_writer import FileProjection, Payload
+from klet.volumes.atomic_writer import FileProjection
 from klet.volumes.errors import VolumeSetupError
-from klet.volumes.media import DISK, IN_MEMORY
+from klet.volumes.generated_files import GeneratedFiles
 from klet.volumes.payloads import config_map_payload, downward_payload, required_mode, secret_payload
-from klet.volumes.plugins.base import SHOWN_FILES, MountRequest, VolumeAttributes, VolumePlugin
-from klet.volumes.shown_files import ShownFiles
+from klet.volumes.plugins.base import MountRequest
+from klet.volumes.plugins.config_map import read_config_map
+from klet.volumes.plugins.generated import Content, GeneratedFilesPlugin
+from klet.volumes.plugins.secret import read_secret
 from klet.volumes.usage import fs_group, fs_user
 
 _GUARDED_MODE = 0o600
@@ -55,107 +53,7 @@ class CertificateReader(Protocol):
         ...
 
 
-class Content(Struct, frozen=True):
-    """What a volume shows, and when that will be old by itself."""
-
-    payload: Payload
-    old_at: datetime | None = None
-
-
-class ShownFilesPlugin(VolumePlugin):
-    """The common way of these volumes: first all data, then the disk."""
-
-    requires_remount = True
-    medium: ClassVar[str] = IN_MEMORY
-
-    def __init__(self, *, files: ShownFiles) -> None:
-        self._files = files
-
-    @abstractmethod
-    async def collect(self, request: MountRequest) -> Content:
-        """Return everything that goes into the volume; nothing is written yet."""
-
-    def attributes(self, volume: Volume) -> VolumeAttributes:  # noqa: ARG002 - the same for all of them
-        return SHOWN_FILES
-
-    def path(self, uid: PodUID, volume: Volume) -> str:
-        return str(self._files.path(uid, self.name, volume.name))
-
-    async def set_up(self, request: MountRequest) -> datetime | None:
-        content = await self.collect(request)
-        clear_at = await self._files.show(request, self.name, content.payload, medium=self.medium)
-        return min((at for at in (content.old_at, clear_at) if at is not None), default=None)
-
-    async def tear_down(self, uid: PodUID, name: str) -> None:
-        await self._files.remove(uid, self.name, name)
-
-
-class ConfigMapPlugin(ShownFilesPlugin):
-    """The keys of a config map as files, on disk."""
-
-    name = "kubernetes.io/configmap"
-    medium = DISK
-
-    def __init__(self, *, files: ShownFiles, objects: ObjectReader) -> None:
-        super().__init__(files=files)
-        self._objects = objects
-
-    def supports(self, volume: Volume) -> bool:
-        return volume.config_map is not None
-
-    async def collect(self, request: MountRequest) -> Content:
-        source = request.volume.config_map
-        assert source is not None  # by `supports`
-        found = await read_config_map(self._objects, request, source.name, is_optional=bool(source.optional))
-        mode = required_mode(source.default_mode)
-        is_optional = bool(source.optional)
-        return Content(config_map_payload(found, source.items, default_mode=mode, is_optional=is_optional))
-
-
-class SecretPlugin(ShownFilesPlugin):
-    """The keys of a secret as files, in memory."""
-
-    name = "kubernetes.io/secret"
-
-    def __init__(self, *, files: ShownFiles, objects: ObjectReader) -> None:
-        super().__init__(files=files)
-        self._objects = objects
-
-    def supports(self, volume: Volume) -> bool:
-        return volume.secret is not None
-
-    async def collect(self, request: MountRequest) -> Content:
-        source = request.volume.secret
-        assert source is not None  # by `supports`
-        is_optional = bool(source.optional)
-        found = await read_secret(self._objects, request, source.secret_name, is_optional=is_optional)
-        mode = required_mode(source.default_mode)
-        return Content(secret_payload(found, source.items, default_mode=mode, is_optional=is_optional))
-
-
-class DownwardApiPlugin(ShownFilesPlugin):
-    """The pod's own fields as files, in memory."""
-
-    name = "kubernetes.io/downward-api"
-
-    def __init__(self, *, files: ShownFiles, node: NodeResources) -> None:
-        super().__init__(files=files)
-        self._node = node
-
-    def supports(self, volume: Volume) -> bool:
-        return volume.downward_api is not None
-
-    async def collect(self, request: MountRequest) -> Content:
-        source = request.volume.downward_api
-        assert source is not None  # by `supports`
-        mode, allocatable = required_mode(source.default_mode), self._node.allocatable()
-        payload = downward_payload(
-            request.pod, request.allocation, source.items, default_mode=mode, allocatable=allocatable
-        )
-        return Content(payload)
-
-
-class ProjectedPlugin(ShownFilesPlugin):
+class ProjectedPlugin(GeneratedFilesPlugin):
     """Several sources in one directory, in memory; of two files with one path the later counts."""
 
     name = "kubernetes.io/projected"
@@ -163,7 +61,7 @@ class ProjectedPlugin(ShownFilesPlugin):
     def __init__(
         self,
         *,
-        files: ShownFiles,
+        files: GeneratedFiles,
         objects: ObjectReader,
         tokens: TokenReader,
         trust: TrustReader,
@@ -264,7 +162,7 @@ def _certificate_files(
 
 
 def token_request(request: MountRequest, source: ServiceAccountTokenProjection) -> TokenRequest:
-    """Return a token that dies with the pod."""
+    """Return the request for a token that is bound to the pod: it becomes invalid when the pod is deleted."""
     meta = request.pod.metadata
     bound = BoundObjectReference(api_version="v1", kind="Pod", name=meta.name, uid=meta.uid)
     return TokenRequest(
@@ -274,26 +172,6 @@ def token_request(request: MountRequest, source: ServiceAccountTokenProjection) 
             bound_object_ref=bound,
         )
     )
-
-
-async def read_config_map(objects: ObjectReader, request: MountRequest, name: str, *, is_optional: bool) -> ConfigMap:
-    """Return a config map; an empty one in place of one that may be missing."""
-    try:
-        return await objects.config_map(request.pod.metadata.namespace, name)
-    except ObjectMissing:
-        if not is_optional:
-            raise
-        return ConfigMap()
-
-
-async def read_secret(objects: ObjectReader, request: MountRequest, name: str, *, is_optional: bool) -> Secret:
-    """Return a secret; an empty one in place of one that may be missing."""
-    try:
-        return await objects.secret(request.pod.metadata.namespace, name)
-    except ObjectMissing:
-        if not is_optional:
-            raise
-        return Secret()
 
 
 def _guarded(pod: Pod, mode: int) -> tuple[int, int | None]:

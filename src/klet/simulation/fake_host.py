@@ -13,9 +13,9 @@ from klet.host.errors import CgroupError, HostError
 from klet.host.machine.info import MachineInfo, SystemVersions
 from klet.logs.line import parse_cri_line
 from klet.model.allocation import PodAllocation
-from klet.model.memory import AgentMemory
 from klet.model.network import DnsConfig
 from klet.model.pods import PodUID, uid_of
+from klet.model.saved_state import SavedState
 from klet.runtime import labels
 from klet.runtime.config.container_planner import ContainerFiles
 from klet.runtime.environment.env_files import EnvFile
@@ -133,11 +133,11 @@ class MemoryTerminationFiles:
     def __init__(self, *, sink: MemorySink) -> None:
         self._sink = sink
 
-    async def end_of_file(self, path: str, *, limit: int) -> bytes | None:
+    async def read_tail(self, path: str, *, limit: int) -> bytes | None:
         content = self._sink.read(path)
         return None if content is None else content[-limit:]
 
-    async def end_of_log(self, path: str, *, lines: int, limit: int) -> bytes:
+    async def read_log_tail(self, path: str, *, lines: int, limit: int) -> bytes:
         parsed = [parse_cri_line(line) for line in (self._sink.read(path) or b"").splitlines()[-lines:]]
         return b"".join(line.content for line in parsed if line is not None)[-limit:]
 
@@ -201,14 +201,14 @@ class MemoryCheckpoint:
     """What an agent left to the next one."""
 
     def __init__(self) -> None:
-        self.left = AgentMemory()
+        self.left = SavedState()
         self.saves = 0
 
-    async def save(self, value: AgentMemory, *, sync: bool = True) -> None:  # noqa: ARG002 - no machine crashes here
+    async def save(self, value: SavedState, *, sync: bool = True) -> None:  # noqa: ARG002 - no machine crashes here
         self.left = value
         self.saves += 1
 
-    async def settle(self) -> None: ...
+    async def sync_to_disk(self) -> None: ...
 
 
 class MemoryVolumes:
@@ -322,7 +322,7 @@ class MemoryMachine:
 
 
 class MemoryDns:
-    """One name server for everybody."""
+    """One name server for every pod."""
 
     async def config_for(self, pod: Pod) -> DnsConfig:  # noqa: ARG002 - the port's signature
         return DnsConfig(servers=("10.0.0.10",))

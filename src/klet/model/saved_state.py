@@ -1,4 +1,4 @@
-"""What the agent knows of its pods and cannot read from the runtime after a restart."""
+"""What the agent saves for its next run (`klet-memory.json`), because the runtime does not have it."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -31,8 +31,8 @@ class PullDelay(Struct, frozen=True, kw_only=True):
     message: str
 
 
-class AgentMemory(Struct, frozen=True, kw_only=True):
-    """What one run of the agent keeps for the next."""
+class SavedState(Struct, frozen=True, kw_only=True):
+    """What one run of the agent saves for the next."""
 
     statuses: Mapping[PodUID, PodStatus] = field(default_factory=dict)
     """As they were last reported."""

@@ -1,4 +1,4 @@
-"""Directories of files that the agent makes and keeps: the ground of configMap, secret, downwardAPI and projected."""
+"""Writes the files of configMap, secret, downwardAPI and projected volumes, which the agent generates."""
 
 import contextlib
 from datetime import datetime
@@ -21,7 +21,7 @@ from klet.volumes.usage import fs_group, nested_mount_points
 from klet.volumes.volume_directories import open_volume
 
 
-class ShownFiles:
+class GeneratedFiles:
     """Writes payloads to volumes."""
 
     def __init__(
@@ -36,8 +36,8 @@ class ShownFiles:
     def path(self, uid: PodUID, plugin: str, name: str) -> Path:
         return self._layout.volume(uid, plugin, name)
 
-    async def show(self, request: MountRequest, plugin: str, payload: Payload, *, medium: str) -> datetime | None:
-        """Make the volume hold the payload; returns when to do so again for what it replaced to go."""
+    async def write(self, request: MountRequest, plugin: str, payload: Payload, *, medium: str) -> datetime | None:
+        """Write the payload to the volume; return when to write it again, which removes the version it replaced."""
         clean_payload(payload)
         name, group = request.volume.name, fs_group(request.pod)
         scratch = Scratch(
@@ -48,7 +48,7 @@ class ShownFiles:
             group=group,
             pod_uid=request.uid,
         )
-        return await self._threads.run(self._show, request, scratch, payload)
+        return await self._threads.run(self._write, request, scratch, payload)
 
     async def remove(self, uid: PodUID, plugin: str, name: str) -> None:
         await self._threads.run(self._scratches.tear_down, self.path(uid, plugin, name), self._marker(uid, name))
@@ -56,7 +56,7 @@ class ShownFiles:
     def _marker(self, uid: PodUID, name: str) -> Path:
         return self._layout.marker(uid, f"wrapped_{name}")
 
-    def _show(self, request: MountRequest, scratch: Scratch, payload: Payload) -> datetime | None:
+    def _write(self, request: MountRequest, scratch: Scratch, payload: Payload) -> datetime | None:
         self._scratches.set_up(scratch)
         _make_nested(scratch.path, request)
 

@@ -14,7 +14,7 @@ from klet.objectcache.errors import NotSynced
 from klet.testing.clock import START
 from klet.volumes.atomic_writer import GRACE
 from klet.volumes.errors import BadPath, VolumeSetupError
-from klet.volumes.plugins.base import SHOWN_FILES, MountRequest
+from klet.volumes.plugins.base import GENERATED_FILES, MountRequest
 
 CONFIG_MAP, SECRET = "kubernetes.io/configmap", "kubernetes.io/secret"
 DOWNWARD, PROJECTED = "kubernetes.io/downward-api", "kubernetes.io/projected"
@@ -73,7 +73,7 @@ async def test_the_downward_api_is_in_memory(machine, show):
 
 @pytest.mark.parametrize("plugin", [CONFIG_MAP, SECRET, DOWNWARD, PROJECTED])
 def test_containers_must_not_write_to_them(machine, plugin):
-    assert machine.plugins[plugin].attributes(None) == SHOWN_FILES
+    assert machine.plugins[plugin].attributes(None) == GENERATED_FILES
     assert machine.plugins[plugin].requires_remount
 
 
