@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from klet.agent_log.vmodule import compile_pattern
 from klet.api.codec import DecodeError, decode
 from klet.api.field_selectors import parse_field_selector
 from klet.api.image_reference import image_tag
@@ -131,6 +132,7 @@ PARSERS = [
     ("a key among blocks that do not end", key_block, 400, lambda n: "-----BEGIN A-----\n" * n),
     ("ends of other blocks", certificate_blocks, 2_000, lambda n: "-----BEGIN A-----\n" + "-----END B-----\n" * n),
     ("trust anchors that do not end", lambda text: list(read_blocks(text)), 400, lambda n: "-----BEGIN A-----\n" * n),
+    ("a pattern of stars", lambda text: compile_pattern(text).match("a" * 60), 10, lambda n: "*?" * n + "b"),
     ("dollars", lambda text: expand(text, {}), 50_000, lambda n: "$a" * n),
     ("open references", lambda text: expand(text, {}), 50_000, lambda n: "$(" * n),
     ("a value of many lines", lambda data: find_variable(data, "X"), 20_000, lambda n: b"A='" + b"\n" * n + b"'"),

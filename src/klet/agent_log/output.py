@@ -47,7 +47,8 @@ class DescriptorStream:
         """Returns the line that reports how many lines were dropped."""
         # Of its holder too: a finalizer or a signal handler may log while a line is being written.
         self._lock = threading.RLock()
-        self._held: deque[bytes] = deque()
+        # Parts of lines, not copies: a full buffer may be long, and is written in small pieces.
+        self._held: deque[memoryview] = deque()
         self._size = 0
         self._dropped = 0
         self._has_thread = False
@@ -58,9 +59,10 @@ class DescriptorStream:
 
     def write(self, line: bytes) -> None:
         with self._lock:
-            rest = line if self._held else self._write_now(line)
+            whole = memoryview(line)
+            rest = whole if self._held else self._write_now(whole)
             if rest:
-                self._hold(rest, is_begun=len(rest) < len(line))
+                self._hold(rest, is_begun=len(rest) < len(whole))
 
     def flush(self) -> None:
         """Nothing is kept back on purpose."""
@@ -71,10 +73,10 @@ class DescriptorStream:
         while not self._write_held() and waited < self._last_wait:
             waited += 0.0 if self._wait_for_room(_LOOK_AGAIN) else _LOOK_AGAIN
 
-    def _hold(self, rest: bytes, *, is_begun: bool) -> None:
+    def _hold(self, rest: memoryview, *, is_begun: bool) -> None:
         # The rest of a line that was begun is always kept: without it the next one would continue it.
         if self._held and self._size + len(rest) > MOST_HELD and not is_begun:
-            self._dropped += rest.count(b"\n")
+            self._dropped += bytes(rest).count(b"\n")
             return
         self._held.append(rest)
         self._size += len(rest)
@@ -107,7 +109,7 @@ class DescriptorStream:
                     self._held.appendleft(rest)
                     return False
                 if not self._held and self._dropped:
-                    report = self._describe_loss(self._dropped)
+                    report = memoryview(self._describe_loss(self._dropped))
                     self._dropped = 0
                     self._held.append(report)
                     self._size += len(report)
@@ -115,7 +117,7 @@ class DescriptorStream:
                 self._has_thread = False
             return True
 
-    def _write_now(self, data: bytes) -> bytes:
+    def _write_now(self, data: memoryview) -> memoryview:
         """Return what could not be written without waiting."""
         while data and self._room.poll(0):
             try:
@@ -124,7 +126,7 @@ class DescriptorStream:
                 break
             except OSError:
                 # Its reader is gone for good, or the disk is full. A log has no other place to say so.
-                return b""
+                return data[:0]
         return data
 
 

@@ -94,7 +94,8 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def _translate(pattern: str) -> str | None:
-    found: list[str] = []
+    found: list[list[str]] = [[]]
+    """What stands between stars: each entry of it matches one character."""
     index = 0
     while index < len(pattern):
         char = pattern[index]
@@ -102,24 +103,27 @@ def _translate(pattern: str) -> str | None:
         match char:
             case "*":
                 # Stars in a row mean one, and cost as much.
-                if found[-1:] != ["[^/]*"]:
-                    found.append("[^/]*")
+                if found[-1] or len(found) == 1:
+                    found.append([])
             case "?":
-                found.append("[^/]")
+                found[-1].append("[^/]")
             case "[":
                 end, characters = _translate_class(pattern, index)
                 if characters is None:
                     return None
-                found.append(characters)
+                found[-1].append(characters)
                 index = end
             case "\\":
                 if index == len(pattern):
                     return None
-                found.append(re.escape(pattern[index]))
+                found[-1].append(re.escape(pattern[index]))
                 index += 1
             case _:
-                found.append(re.escape(char))
-    return "".join(found)
+                found[-1].append(re.escape(char))
+    first, *others = map("".join, found)
+    # Only the last star has to try more than the first place that fits: with many, trying all would take very long.
+    stars = ["(?>[^/]*?{})"] * (len(others) - 1) + ["[^/]*{}"]
+    return first + "".join(star.format(part) for star, part in zip(stars, others, strict=False))
 
 
 def _translate_class(pattern: str, index: int) -> tuple[int, str | None]:

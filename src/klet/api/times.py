@@ -80,6 +80,14 @@ class Duration(timedelta):
         return format_duration((self // timedelta(microseconds=1)) * 1000)
 
 
+def add_length(instant: datetime, length: timedelta) -> datetime:
+    """Return the instant so much later, or the last one that can be expressed: instants may come from anyone."""
+    try:
+        return instant + length
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)
+
+
 _UNITS: Final = {
     "ns": 1,
     "us": 10**3,

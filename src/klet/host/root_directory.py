@@ -8,7 +8,7 @@ import fcntl
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum, auto
 from pathlib import Path
 from typing import Final, Protocol
@@ -140,8 +140,10 @@ def hold_file(path: Path, *, proc: ProcReader | None = None) -> Iterator[None]:
             raise LockHeld(f"{path} is held by {holder or 'another process'}", holder=holder) from error
         except OSError as error:
             raise file_error("lock", path, error) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        # Only a hint for whoever finds it held: on a full disk the lock holds without it.
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
         # The file stays: removing it would take it from another process that has just opened it.

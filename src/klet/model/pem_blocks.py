@@ -1,7 +1,6 @@
 """Reads PEM blocks from untrusted text, as Go does: headers, and text between blocks, are dropped."""
 
 import base64
-import binascii
 import re
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -19,7 +18,7 @@ def read_blocks(text: str) -> Iterable[bytes]:
         content = body.replace("\r", "").partition("\n\n")[2] if ":" in body else body
         try:
             yield base64.b64decode("".join(content.split()), validate=True)
-        except binascii.Error:
+        except ValueError:  # also for characters that are not ASCII, which is no binascii.Error
             continue
 
 

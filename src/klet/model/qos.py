@@ -1,6 +1,7 @@
 """Quality of service of a pod: its class, and the OOM score its containers get."""
 
 from enum import StrEnum
+from typing import Final
 
 from klet.api.pod import Pod
 from klet.api.pod_resources import compute_qos_class
@@ -21,14 +22,20 @@ class QosClass(StrEnum):
     BEST_EFFORT = "BestEffort"
 
 
+_CLASSES: Final = frozenset(QosClass)
+
+
 def compute_qos(pod: Pod) -> QosClass:
     """Return the class by the requests and limits of the spec, which never change it; pod level counts alone."""
     return QosClass(compute_qos_class(pod))
 
 
 def qos_of(pod: Pod) -> QosClass:
-    """Return the class a pod was given at first, which never changes; one that has none yet gets it by its spec."""
-    return QosClass(pod.status.qos_class) if pod.status.qos_class else compute_qos(pod)
+    """Return the class a pod was given at first, which never changes; one that has none yet gets it by its spec.
+
+    So does one whose status names a class that does not exist, as a manifest may: it must not hold up other pods.
+    """
+    return QosClass(pod.status.qos_class) if pod.status.qos_class in _CLASSES else compute_qos(pod)
 
 
 def oom_score(pod: Pod, container: str, allocation: PodAllocation, qos: QosClass, *, memory_capacity: int) -> int:

@@ -30,7 +30,7 @@ class _Item(Struct, Generic[T]):
 
     def is_fresh(self, now: datetime, ttl: timedelta) -> bool:
         """Return whether the kept object is young enough. A missing object is read each time."""
-        return self.obj is not None and self.read_at is not None and now < self.read_at + ttl
+        return self.obj is not None and self.read_at is not None and now - self.read_at < ttl
 
 
 class ExpiringObjects(Generic[T]):

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import tracemalloc
 
 import pytest
 
@@ -28,10 +29,10 @@ def stream_on(descriptor, **options):
 def read_all(reader, until):
     """Read until a text has come, as a slow reader."""
     os.set_blocking(reader, True)
-    found = b""
-    while until not in found:
+    found = bytearray()
+    while until not in found[-len(until) - (1 << 16) :]:
         found += os.read(reader, 1 << 16)
-    return found
+    return bytes(found)
 
 
 def writers():
@@ -68,6 +69,18 @@ def test_a_full_pipe_holds_up_nobody_and_a_late_reader_gets_every_line_in_order(
     join_writers()
     stream.write(b"again\n")
     assert read_all(reader, b"again\n") == b"again\n"
+
+
+def test_a_long_buffer_is_not_copied_for_every_piece_of_it(pipe):
+    reader, writer, _ = pipe
+    stream, line = stream_on(writer), b"a" * (16 << 20) + b"\n"
+    tracemalloc.start()
+    try:
+        stream.write(line)
+        assert tracemalloc.get_traced_memory()[1] < len(line) // 2
+    finally:
+        tracemalloc.stop()
+    assert len(read_all(reader, b"\n")) == len(line)
 
 
 def test_what_is_too_much_is_dropped_and_counted(pipe):

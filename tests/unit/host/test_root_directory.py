@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import resource
 import signal
 import stat
 
@@ -173,3 +174,14 @@ def _hold(path, ready):
     with hold_file(path):
         ready.set()
         signal.pause()
+
+
+def test_a_disk_that_takes_nothing_more_does_not_keep_the_agent_from_its_lock(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with hold_file(tmp_path / "lock"), pytest.raises(LockHeld), hold_file(tmp_path / "lock"):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (tmp_path / "lock").read_bytes() == b""

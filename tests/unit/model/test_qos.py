@@ -198,3 +198,4 @@ def test_the_class_in_the_status_stays():
     pod = make_pod(FULL)
     assert qos_of(pod) is GUARANTEED
     assert qos_of(replace(pod, status=replace(pod.status, qos_class="Burstable"))) is BURSTABLE
+    assert qos_of(replace(pod, status=replace(pod.status, qos_class="Odd"))) is GUARANTEED

@@ -143,6 +143,14 @@ async def test_readers_at_one_time_ask_once(expiring, client, config_map):
     assert len(client.asked) == 1
 
 
+async def test_an_object_may_live_longer_than_the_calendar(expiring, client, config_map):
+    expiring.ttl = ttl_of(Node(metadata=ObjectMeta(annotations={"node.alpha.kubernetes.io/ttl": "86399999999999"})))
+    client.objects[KEY] = config_map("1")
+    await expiring.store.get(*KEY)
+    await expiring.store.get(*KEY)
+    assert len(client.asked) == 1
+
+
 @pytest.mark.parametrize(
     ("annotations", "ttl"),
     [

@@ -1,6 +1,6 @@
 """The time that a pod may be active."""
 
-from datetime import timedelta
+from datetime import UTC, timedelta
 
 import pytest
 from msgspec.structs import replace
@@ -12,6 +12,7 @@ from klet.testing.builders import make_pod
 from klet.testing.loop import EPOCH
 
 START = Time.of(EPOCH)
+LAST = Time(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 EARLIER = Time.of(EPOCH - timedelta(seconds=100))
 
 
@@ -25,6 +26,8 @@ EARLIER = Time.of(EPOCH - timedelta(seconds=100))
         pytest.param(30, None, None, 9999, False, id="a pod that has not started has time"),
         pytest.param(None, START, START, 9999, False, id="a pod without a deadline has time"),
         pytest.param(0, START, None, 0, True, id="no time at all"),
+        pytest.param(30, None, LAST, 0, False, id="a start at the end of the calendar"),
+        pytest.param(2**63 - 1, START, None, 9999, False, id="more time than there is"),
     ],
 )
 def test_deadline(seconds, reported, api, after, expected):

@@ -20,6 +20,7 @@ from klet.api.config import ServiceAccount
 from klet.api.meta import ObjectMeta, OwnerReference
 from klet.api.node import Node
 from klet.api.pod import Pod
+from klet.api.times import add_length
 from klet.api.volume import PodCertificateProjection
 from klet.certs.errors import CertificateError, PodCertificateNotRequested
 from klet.certs.messages import PodCertificateKey
@@ -242,7 +243,7 @@ class PodCertificateManager:
             raise PodCertificateNotRequested(f"{what}: while creating on API: {error}") from error
         self._spare_keys.pop(key, None)
         created = made.metadata.creation_timestamp or self._clock.now()
-        abandon_at = created + ASSUME_DELETED_AFTER + self._jitter()
+        abandon_at = add_length(created, ASSUME_DELETED_AFTER + self._jitter())
         return OpenRequest(name=made.metadata.name, key=own.key.encode(), abandon_at=abandon_at)
 
     async def _make_key(self, key: ProjectionKey, source: PodCertificateProjection, what: str) -> PodCertificateKey:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from klet.api.certificates import PodCertificateRequest
 from klet.api.meta import Condition
 from klet.api.pod import Pod
+from klet.api.times import add_length
 from klet.api.validation.rendering import go_quote
 from klet.api.volume import PodCertificateProjection
 from klet.certs.errors import PodCertificateMissing
@@ -223,7 +224,7 @@ def _take_over(
     if status.begin_refresh_at is None or status.not_after is None:
         return Step(state=state, error=f'PodCertificateRequest "{name}" is issued without beginRefreshAt or notAfter')
     chain = b"".join(map(write_certificate, read_blocks(status.certificate_chain)))
-    refresh_at = status.begin_refresh_at + jitter
+    refresh_at = add_length(status.begin_refresh_at, jitter)
     issued = CertificateIssued(
         credentials=PodCredentials(key=request.key, chain=chain),
         begin_refresh_at=refresh_at,
@@ -236,7 +237,7 @@ def _take_over(
 
 def _find_late(state: CertificateIssued, *, now: datetime) -> Step:
     """Report, each once, that a certificate should have been renewed and that it has expired."""
-    overdue_at = state.begin_refresh_at + OVERDUE_AFTER
+    overdue_at = add_length(state.begin_refresh_at, OVERDUE_AFTER)
     reports: list[CertificateReport] = []
     is_overdue, is_expired = now >= overdue_at, now >= state.not_after
     if is_overdue and not state.is_overdue_reported:

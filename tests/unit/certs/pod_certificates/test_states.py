@@ -144,6 +144,24 @@ def test_refusals_are_events_in_upstreams_words(state, kind, cls, reason, what, 
     assert str(caught.value) == shown
 
 
+LAST = Time(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+
+
+def test_times_at_the_end_of_the_calendar_count_as_never():
+    seen = decided("Issued", certificate_chain=CERTIFICATE, begin_refresh_at=LAST, not_after=LAST)
+    done = step(WAITING, seen)
+    assert done.look_at >= LAST
+    assert step(done.state).must_request is False
+    assert step(replace(FRESH, begin_refresh_at=LAST, request=NEXT), PENDING).look_at == FRESH.not_after
+
+
+def test_a_block_that_is_not_ascii_is_no_certificate():
+    damaged = CERTIFICATE.replace("b25l", "b25é")
+    times = {"begin_refresh_at": LAST, "not_after": LAST}
+    done = step(WAITING, decided("Issued", certificate_chain=f"{damaged}{CERTIFICATE}", **times))
+    assert done.state.credentials.chain == CERTIFICATE.encode()
+
+
 OVERDUE, EXPIRED = "PodCertificate refresh overdue", "PodCertificate expired"
 
 
