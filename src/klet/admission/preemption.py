@@ -45,6 +45,7 @@ def choose_victims(
     pod: Pod, others: Sequence[Pod], needs: Sequence[Need], requests: Requests
 ) -> tuple[Pod, ...] | NoVictims:
     """Return the pods to stop, in this order: as few as possible, and of the lowest QoS class that suffices."""
+    requests = _compute_once(requests)
     by_class: dict[QosClass, list[Pod]] = {each: [] for each in QosClass}
     for other in others:
         if is_preemptable(pod, other):
@@ -83,6 +84,20 @@ def as_preempted(status: PodStatus) -> PodStatus:
     )
 
 
+def _compute_once(requests: Requests) -> Requests:
+    """Return the same for each pod without computing it for each comparison."""
+    known: dict[tuple[int, str], int] = {}
+
+    def ask(pod: Pod, resource: str) -> int:
+        # The pods outlive the choice, so no other object can get the identity of one of them.
+        key = (id(pod), resource)
+        if key not in known:
+            known[key] = requests(pod, resource)
+        return known[key]
+
+    return ask
+
+
 def _without(needs: Sequence[Need], pods: Sequence[Pod], requests: Requests) -> tuple[Need, ...]:
     """Return what is still missing once these pods have stopped."""
     left = (Need(need.resource, need.amount - sum(requests(pod, need.resource) for pod in pods)) for need in needs)
@@ -94,11 +109,12 @@ def _nearest(pods: Sequence[Pod], needs: Sequence[Need], requests: Requests) -> 
     candidates, chosen = list(pods), list[Pod]()
     while needs:
         best = candidates[0]
+        least = _distance(best, needs, requests)
         for pod in candidates[1:]:
-            mine, least = _distance(pod, needs, requests), _distance(best, needs, requests)
+            mine = _distance(pod, needs, requests)
             # Of equals the one with smaller requests; of equals even then, the later one.
             if mine < least or (mine == least and _size(pod, requests) <= _size(best, requests)):
-                best = pod
+                best, least = pod, mine
         needs = _without(needs, [best], requests)
         chosen.append(best)
         # As upstream, the last candidate takes its place: that decides between equals in the next round.

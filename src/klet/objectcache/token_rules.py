@@ -55,15 +55,20 @@ def refresh_due(issued: TokenRequest, *, jitter: timedelta) -> datetime | None:
     seconds, until = issued.spec.expiration_seconds, issued.status.expiration_timestamp
     if seconds is None or until is None:
         return None
-    made = until - timedelta(seconds=seconds)
-    near_end = until - timedelta(seconds=seconds * _LAST_PART // 100)
-    return min(made + LONGEST_USE, near_end) - jitter
+    try:
+        made = until - timedelta(seconds=seconds)
+        near_end = until - timedelta(seconds=seconds * _LAST_PART // 100)
+        return min(made + LONGEST_USE, near_end) - jitter
+    except OverflowError:
+        return None  # no lifetime of this calendar
 
 
 def refresh_after(issued: TokenRequest) -> timedelta | None:
     """Return how long after it was issued a token is renewed at the latest, whatever the node's own clock says."""
     seconds = issued.spec.expiration_seconds
-    return None if seconds is None else min(LONGEST_USE, timedelta(seconds=seconds - seconds * _LAST_PART // 100))
+    if seconds is None:
+        return None
+    return timedelta(seconds=min(LONGEST_USE.total_seconds(), seconds - seconds * _LAST_PART // 100))
 
 
 def has_expired(issued: TokenRequest, now: datetime) -> bool:

@@ -106,6 +106,19 @@ def test_who_has_to_make_room(preemptor, other, expected):
     assert is_preemptable(preemptor, other) is expected
 
 
+def test_the_requests_of_a_pod_are_computed_once():
+    """Hundreds of pods may have to make room, and the agent waits for the choice."""
+    asked = []
+
+    def count(pod, resource):
+        asked.append((pod.metadata.name, resource))
+        return requests(pod, resource)
+
+    others = tuple(pod(f"pod-{number}", number + 1) for number in range(40))
+    assert len(choose_victims(CRITICAL, others, needs(pods=30), count)) == 30
+    assert len(asked) == len(set(asked))
+
+
 def test_the_status_of_a_pod_that_made_room():
     before = PodStatus(
         phase="Running",

@@ -7,7 +7,7 @@ import pytest
 from klet.api.authentication import BoundObjectReference, TokenRequest, TokenRequestSpec, TokenRequestStatus
 from klet.api.meta import ObjectMeta
 from klet.api.times import Time
-from klet.objectcache.token_rules import has_expired, refresh_due, token_key
+from klet.objectcache.token_rules import has_expired, refresh_after, refresh_due, token_key
 from klet.testing.clock import START
 
 BOUND = BoundObjectReference(kind="Pod", api_version="v1", name="p", uid="u")
@@ -29,6 +29,7 @@ def issued(minutes, *, seconds="as long"):
         pytest.param(issued(60 * 60), 25 * 60, True, id="25 h of 60 h: a day is enough"),
         pytest.param(issued(60), 70, True, id="after its end"),
         pytest.param(issued(60, seconds=None), 50, False, id="a lifetime that nobody knows"),
+        pytest.param(issued(60, seconds=10**18), 50, False, id="a lifetime longer than the calendar"),
         pytest.param(issued(60), 47, False, id="just before the last fifth"),
         pytest.param(issued(60), 48, True, id="the last fifth"),
     ],
@@ -36,6 +37,19 @@ def issued(minutes, *, seconds="as long"):
 def test_a_token_is_renewed(token, minutes, expected):
     due = refresh_due(token, jitter=timedelta())
     assert (due is not None and START + timedelta(minutes=minutes) >= due) is expected
+
+
+@pytest.mark.parametrize(
+    ("token", "expected"),
+    [
+        pytest.param(issued(60), timedelta(minutes=48), id="after four fifths"),
+        pytest.param(issued(60 * 60), timedelta(days=1), id="after a day"),
+        pytest.param(issued(60, seconds=10**18), timedelta(days=1), id="longer than any length of time"),
+        pytest.param(issued(60, seconds=None), None, id="a lifetime that nobody knows"),
+    ],
+)
+def test_a_token_is_renewed_at_the_latest(token, expected):
+    assert refresh_after(token) == expected
 
 
 @pytest.mark.parametrize("hours", [1, 100])
