@@ -33,7 +33,7 @@ class LogOutput(Protocol):
         ...
 
     def finish(self) -> None:
-        """Write all that is kept back, for the end of the process; waits, but not for ever."""
+        """Write all that is kept back, for the end of the process; waits for a limited time."""
         ...
 
 
@@ -89,7 +89,7 @@ class DescriptorStream:
 
     def _write_later(self) -> None:
         while not self._write_held(is_thread=True):
-            # Not for ever: `finish` may have written all that was held meanwhile.
+            # With a limit: `finish` may have written all that was held meanwhile.
             self._wait_for_room(1.0)
 
     def _wait_for_room(self, seconds: float) -> bool:

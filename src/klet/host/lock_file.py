@@ -89,7 +89,7 @@ def _try_lock(descriptor: int, path: Path) -> bool:
 
 
 def _cannot_lock(path: Path, error: OSError) -> HostError:
-    # A link would have klet create and lock a file that whoever made the link has chosen.
+    # With a link, its author would choose which file klet creates and locks.
     reason = "it is a symbolic link" if error.errno == errno.ELOOP else (error.strerror or str(error)).lower()
     return HostError(
         f'failed to run Kubelet: unable to acquire file lock on "{path}": {reason}: give --lock-file the path of a '

@@ -140,7 +140,7 @@ def hold_file(path: Path, *, proc: ProcReader | None = None) -> Iterator[None]:
             raise LockHeld(f"{path} is held by {holder or 'another process'}", holder=holder) from error
         except OSError as error:
             raise file_error("lock", path, error) from error
-        # Only a hint for whoever finds it held: on a full disk the lock holds without it.
+        # Only a hint for the next process that finds it held: on a full disk the lock holds without it.
         with suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

@@ -54,7 +54,7 @@ class _Wanted(Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells images apart: a runtime may keep one for each of its handlers."""
+        """What identifies an image: a runtime may keep one for each of its handlers."""
         return self.spec.image, self.spec.runtime_handler
 
 
@@ -96,7 +96,7 @@ class ImageManager:
     ) -> PresentImage | MissingImage:
         """Return the image of a container, pulled if needed, or why it is missing.
 
-        The runtime is told for which sandbox it pulls: annotations of the pod may choose how. A `handler` is named to a
+        The request names the sandbox for which the runtime pulls: annotations of the pod may choose how. A `handler` is named to a
         runtime that keeps images for each of its handlers. A pull may take long: `before_pull` is called first. Raises
         PodStopping when the pod is to stop.
         """

@@ -179,7 +179,7 @@ def _expected_phase(chronicle: Chronicle, uid: PodUID, history: History) -> str 
 
 
 def _must_not_restart(chronicle: Chronicle, uid: PodUID, history: History) -> bool:
-    """Return whether a pod lost its sandbox half-way and is never restarted: it waits for ever, as in upstream."""
+    """Return whether a pod lost its sandbox half-way and is never restarted: it waits without end, as in upstream."""
     return history.pod.spec.restart_policy == "Never" and bool(history.instances) and _has_no_sandbox(chronicle, uid)
 
 

@@ -1,4 +1,4 @@
-"""A container without limits, on a node without an API server: what it is told is what the node has for pods."""
+"""A container without limits, on a node without an API server: it gets what the node has for pods."""
 
 import asyncio
 

@@ -55,7 +55,7 @@ else:
 
 
 def run_rootless(gate):
-    """Runs the child in a user namespace of its own; tells whether it goes on."""
+    """Runs the child in a user namespace of its own; returns whether it goes on."""
     command = [sys.executable, "-c", CHILD, gate]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     if done.stdout == "none\n":

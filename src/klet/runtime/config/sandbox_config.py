@@ -29,7 +29,7 @@ class SandboxSettings(Struct, frozen=True, kw_only=True):
     cluster_domain: str = ""
     resources: ResourceRules = field(default_factory=ResourceRules)
     names_image_handlers: bool = False
-    """Whether the runtime is told with which handler an image is used (RuntimeClassInImageCriApi)."""
+    """Whether requests name the handler with which an image is used (RuntimeClassInImageCriApi)."""
 
 
 def build_sandbox_config(
