@@ -96,9 +96,9 @@ class ImageManager:
     ) -> PresentImage | MissingImage:
         """Return the image of a container, pulled if needed, or why it is missing.
 
-        The request names the sandbox for which the runtime pulls: annotations of the pod may choose how. A `handler` is named to a
-        runtime that keeps images for each of its handlers. A pull may take long: `before_pull` is called first. Raises
-        PodStopping when the pod is to stop.
+        The request names the sandbox for which the runtime pulls: annotations of the pod may choose how. A `handler` is
+        named to a runtime that keeps images for each of its handlers. A pull may take long: `before_pull` is called
+        first. Raises PodStopping when the pod is to stop.
         """
         return await self._stopping_pods.run(
             uid_of(pod), self._ensure(pod, container, sandbox, handler, before_pull, parent)
