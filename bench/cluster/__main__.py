@@ -16,6 +16,7 @@ from bench.cluster.config_maps import measure_config_maps
 from bench.cluster.lives import measure_deletion, measure_exits, measure_many, measure_one
 from bench.cluster.load import measure_idle, measure_probed, measure_ready
 from bench.cluster.node import Cluster
+from bench.cluster.publication import measure_publication
 from bench.cluster.restart import measure_restart
 from bench.cluster.turns import Ground, Turns
 from bench.floor import SEARCHED, Floor
@@ -27,7 +28,20 @@ from klet.testing.control_plane import programs
 from klet.testing.control_plane.cluster import run_control_plane
 from klet.testing.control_plane.default_objects import create_default_objects
 
-PARTS = ("one", "thirty", "hundred", "deletion", "exits", "configmap", "probed", "restart", "idle", "ready")
+PARTS = (
+    "one",
+    "thirty",
+    "hundred",
+    "deletion",
+    "exits",
+    "configmap",
+    "news-10",
+    "news-100",
+    "probed",
+    "restart",
+    "idle",
+    "ready",
+)
 
 
 async def measure(parts: list[str], options: argparse.Namespace) -> list[Row]:
@@ -68,6 +82,8 @@ async def measure_parts(ground: Ground, parts: list[str], *, seconds: float) -> 
         "deletion": lambda: measure_deletion(ground),
         "exits": lambda: measure_exits(ground),
         "configmap": lambda: measure_config_maps(ground),
+        "news-10": lambda: measure_publication(ground, 10),
+        "news-100": lambda: measure_publication(ground, 100),
         "probed": lambda: measure_probed(ground, seconds=seconds),
         "restart": lambda: measure_restart(ground),
         "idle": lambda: measure_idle(ground, seconds=seconds),

@@ -106,7 +106,7 @@ class Cluster:
     ) -> None:
         self._directory = directory
         self._identities = identities
-        self._transport = transport
+        self.transport = transport
         self._containerd = containerd
         self._api = Api(transport=transport)
         self._nodes = 0
@@ -121,8 +121,8 @@ class Cluster:
         command, ports = self._prepare(program, name, directory)
         process = AgentProcess(log=directory / "agent.log")
         async with AsyncExitStack() as stack:
-            pods = await stack.enter_async_context(open_watch(self._transport, "pods"))
-            nodes = await stack.enter_async_context(open_watch(self._transport, "nodes"))
+            pods = await stack.enter_async_context(open_watch(self.transport, "pods"))
+            nodes = await stack.enter_async_context(open_watch(self.transport, "nodes"))
             began = time.time()
             await process.start(command)
             try:

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import tempfile
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from klet.aio.clock import SystemClock
 from klet.cli.node.daemons import containerd_service, run_services, stop_daemon
 from klet.cli.node.node import NodeError, find_node
-from klet.cli.node.preparation import RUNTIME_DEADLINE, until_runtime_ready
+from klet.cli.node.runtime_ready import RUNTIME_DEADLINE, restart_supervised, until_runtime_ready
 from klet.cli.node.supervisor import OWN_NAME
 from klet.host.cni import build_cni_list
 from klet.host.containerd_config import ContainerdSettings, build_containerd_config
@@ -63,7 +64,7 @@ async def test_the_error_of_the_plugin_is_reported_at_once(node, settings):
     await start(node, settings)
     with pytest.raises(NodeError) as caught:
         async with asyncio.timeout(RUNTIME_DEADLINE.total_seconds() / 2):
-            await until_runtime_ready(node, clock=CLOCK)
+            await until_runtime_ready(node, clock=CLOCK, restart=partial(restart_supervised, node, clock=CLOCK))
     why = 'failed to create CRI service: failed to find snapshotter "nosuch"'
     assert str(caught.value).startswith(f"containerd runs without its CRI plugin: {why} (log: ")
 
@@ -77,4 +78,5 @@ async def test_what_was_put_right_meanwhile_is_well_after_the_restart(node, sett
     well = build_containerd_config(replace(settings, snapshotter="native"))
     node.paths.containerd_configuration.write_text(well)
     async with asyncio.timeout(RUNTIME_DEADLINE.total_seconds() / 2):
-        assert (await until_runtime_ready(node, clock=CLOCK)).startswith("containerd ")
+        restart = partial(restart_supervised, node, clock=CLOCK)
+        assert (await until_runtime_ready(node, clock=CLOCK, restart=restart)).startswith("containerd ")

@@ -12,8 +12,12 @@ from klet.app.wiring import Agent
 from klet.cri.events import EventKind
 from klet.model.probes import ProbeKind, ProbeResult
 from klet.model.runtime import PodRuntimeStatus
+from klet.node.first_contact import AfterFirstContact
+from klet.runtime.gc import ContainerGc
 from klet.sync.cgroup_step import CgroupStep
 from klet.sync.housekeeping import Housekeeping
+from klet.sync.pod_sync import PodSync
+from klet.sync.rebooted_pods import RebootedPods
 from klet.sync.worker_state import UpdateKind
 from klet.sync.workers import PodWorkers
 
@@ -80,8 +84,7 @@ def restart_count_reset(agent: Agent) -> None:
 
 def dead_of_a_live_pod_removed(agent: Agent) -> None:
     """The garbage collector takes every pod for gone."""
-    gc = next(part for part in agent.parts if type(part).__name__ == "ContainerGc")
-    gc._fates.should_content_be_removed = lambda _uid: True
+    _part(agent, ContainerGc)._fates.should_content_be_removed = lambda _uid: True
 
 
 def cgroups_left(agent: Agent) -> None:
@@ -203,7 +206,15 @@ def only_the_dead_restart(agent: Agent) -> None:
     executor.carry_out = spare_the_living
 
 
+def reboot_not_named(agent: Agent) -> None:
+    """What a reboot did to pods has whatever cause their last update had."""
+    steps = _part(agent, PodWorkers)._steps
+    if isinstance(steps, RebootedPods):
+        _part(agent, PodWorkers)._steps = steps._inner
+
+
 BUGS: tuple[Bug, ...] = (
+    reboot_not_named,
     lost_newest_wins,
     stale_status_accepted,
     event_dropped,
@@ -225,8 +236,20 @@ BUGS: tuple[Bug, ...] = (
 
 
 def _part(agent, kind):
-    return next(part for part in agent.parts if isinstance(part, kind))
+    return next(part for part in _parts(agent.parts) if isinstance(part, kind))
+
+
+def _parts(parts):
+    """Also those that run only when the runtime has answered."""
+    for part in parts:
+        yield part
+        if isinstance(part, AfterFirstContact):
+            yield from part._parts
 
 
 def _steps(agent):
-    return _part(agent, PodWorkers)._steps
+    """The innermost: others measure them, and say what a reboot did."""
+    steps = _part(agent, PodWorkers)._steps
+    while not isinstance(steps, PodSync):
+        steps = steps._inner
+    return steps

@@ -29,22 +29,6 @@ class Turns:
         self._arrivals = 0
         self._held: dict[int, float] = {}
         self._waiting: dict[int, asyncio.Event] = {}
-        self._idle = asyncio.Event()
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a turn is held or wanted."""
-        now = self._clock.monotonic()
-        return bool(self._waiting) or any(until > now for until in self._held.values())
-
-    async def until_idle(self) -> None:
-        """Return as soon as no turn is held or wanted."""
-        while self.is_busy:
-            now = self._clock.monotonic()
-            # The turn that is lost next may be the last one.
-            next_lost = min((until for until in self._held.values() if until > now), default=now)
-            wait = max(timedelta(seconds=next_lost - now), SHORTEST_WAIT)
-            await self._clock.wait(self._idle.wait(), at_most=wait)
 
     @contextmanager
     def queue(self) -> Iterator["Turn"]:
@@ -84,7 +68,7 @@ class Turns:
         if self._held.pop(number, None) is not None:
             self._through += 1
             self._hand_out()
-            self._note_idle()
+            self._note_end_of_queue()
 
     def _hand_out(self) -> None:
         """Give turns to those that came first, as long as there are any."""
@@ -97,7 +81,7 @@ class Turns:
             self._leave(number)
 
     def _has_place(self) -> bool:
-        self._note_idle()
+        self._note_end_of_queue()
         return len(self._held) < self._at_once()
 
     def _at_once(self) -> int:
@@ -112,18 +96,16 @@ class Turns:
 
     def _leave(self, number: int) -> None:
         self._waiting.pop(number, None)
-        self._note_idle()
+        self._note_end_of_queue()
 
-    def _note_idle(self) -> None:
+    def _note_end_of_queue(self) -> None:
         if self._waiting:
             return
         self._drop_lost()
         if not self._held:
             self._through = 0
-            self._idle.set()
 
     def _hold(self, number: int) -> None:
-        self._idle.clear()
         self._held[number] = self._clock.monotonic() + self._longest.total_seconds()
 
 

@@ -198,6 +198,41 @@ class UpReport(Struct, frozen=True, rename="camel"):
     warnings: tuple[str, ...]
 
 
+class FileChange(Struct, frozen=True):
+    """What `klet install` or `klet uninstall` did with a file."""
+
+    path: str
+    action: str
+    """`written`, `unchanged`, `moved`, `removed`, `restored` or `kept`."""
+
+
+class UnitChange(Struct, frozen=True):
+    """What `klet install` or `klet uninstall` did with a unit, and how the unit is now."""
+
+    name: str
+    action: str
+    """`started`, `restarted`, `stopped` or `unchanged`."""
+    active: str = ""
+    enabled: bool = False
+
+
+class InstallReport(Struct, frozen=True, kw_only=True, rename="camel"):
+    """`klet install -o json` and `klet uninstall -o json`."""
+
+    form: str
+    """`node`, or `kubelet` for the agent of a cluster."""
+    state_dir: str
+    dry_run: bool = False
+    changed: bool = False
+    """Whether anything was done, or with a dry run, would be."""
+    installed: bool = False
+    ready: bool = False
+    files: tuple[FileChange, ...] = ()
+    units: tuple[UnitChange, ...] = ()
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
 def encode(answer: Struct) -> bytes:
     """Write an answer of klet's own as JSON: every field, instants with their offset. Pods have `codec.encode`."""
     return _WIRE.encode(_plain(answer)).encode()

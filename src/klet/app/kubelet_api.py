@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from klet.aio.clock import Clock
+from klet.aio.threads import Threads
 from klet.api.node import Node
 from klet.app.ports import BasePorts, Ports
 from klet.app.settings import AgentSettings
@@ -27,16 +27,19 @@ from klet.server.auth.build import AuthSettings, build_auth_filter
 from klet.server.auth.certificates import ClientAuthorities
 from klet.server.auth.filter import AuthFilter
 from klet.server.auth.reviews import Reviewer
+from klet.server.checkpoints import ContainerCheckpoints
 from klet.server.configz import encode_configuration
 from klet.server.endpoints import Routes
 from klet.server.listener import (
     HealthListener,
     ListenAddress,
+    ListenerOptions,
     ReadOnlyListener,
     SecureListener,
     SocketListener,
     listen_on,
 )
+from klet.server.routes.checkpoint import CheckpointRoutes
 from klet.server.routes.health import HealthRoutes, pass_always
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.metrics import MetricRoutes
@@ -71,6 +74,21 @@ class SecureApi(Struct, frozen=True, kw_only=True):
     """Makes the first certificate, where there is none yet."""
 
 
+class CheckpointPlace(Struct, frozen=True, kw_only=True):
+    """Where checkpoints of containers are written."""
+
+    root: Path
+    threads: Threads
+
+
+class ApiFeatures(Struct, frozen=True, kw_only=True):
+    """What the API does behind gates."""
+
+    splits_log_streams: bool = False
+    checkpoints: CheckpointPlace | None = None
+    """Where checkpoints of containers go; None if none are made."""
+
+
 class OpenedApi(Struct, frozen=True, kw_only=True):
     """Where and with what the node answers: its ports are taken, its certificates read."""
 
@@ -83,6 +101,7 @@ class OpenedApi(Struct, frozen=True, kw_only=True):
     configuration: bytes
     """As `/configz` shows it."""
     node_ips: tuple[str, ...]
+    features: ApiFeatures
     parts: tuple[Part, ...]
     """What follows the files of certificate authorities."""
 
@@ -144,6 +163,12 @@ async def open_kubelet_api(
         journal=base.journal,
         configuration=encode_configuration(config),
         node_ips=find_node_addresses(given.flags.node_ip.split(","), prefer=preferred_version(settings.node)),
+        features=ApiFeatures(
+            splits_log_streams=given.gates.enabled("PodLogsQuerySplitStreams"),
+            checkpoints=CheckpointPlace(root=settings.root, threads=base.threads)
+            if given.gates.enabled("ContainerCheckpoint")
+            else None,
+        ),
         parts=parts,
     )
 
@@ -154,7 +179,7 @@ def build_api_parts(
     """Build the listeners: health checks, read-only, control plane, and the agent's own socket."""
     clock = ports.clock
     pods = ReportedPods(pods=agent.pods, statuses=agent.statuses, ledger=agent.ledger, node_ips=api.node_ips)
-    routes = _build_routes(ports, agent, pods, configuration=api.configuration)
+    routes = _build_routes(ports, agent, pods, api)
     records = JournalQueries(
         journal=api.journal,
         pods=pods,
@@ -168,33 +193,41 @@ def build_api_parts(
     if api.health is not None:
         parts.append(HealthListener(address=api.health, routes=routes, clock=clock))
     if api.readers is not None:
-        parts.append(ReadOnlyListener(listener=api.readers, routes=routes, clock=clock))
+        parts.append(ReadOnlyListener(listener=api.readers, routes=routes, clock=clock, tracer=ports.tracer))
     if api.secure is not None:
-        parts += _build_secure(api.secure, routes, clock)
+        parts += _build_secure(api.secure, routes, ports)
     return tuple(parts)
 
 
-def _build_routes(ports: Ports, agent: Agent, pods: ReportedPods, *, configuration: bytes) -> tuple[Routes, ...]:
+def _build_routes(ports: Ports, agent: Agent, pods: ReportedPods, api: OpenedApi) -> tuple[Routes, ...]:
     """Build one set of paths for all listeners; the table of endpoints says which of them each has."""
     running = RuntimePods(runtime=ports.runtime)
-    return (
+    logs = ContainerLogs(runtime=ports.runtime, clock=ports.clock)
+    routes: tuple[Routes, ...] = (
         HealthRoutes(checks={"ping": pass_always, "log": pass_always, "syncloop": agent.loop.health_error}),
-        PodRoutes(pods=pods, logs=ContainerLogs(runtime=ports.runtime, clock=ports.clock)),
+        PodRoutes(pods=pods, logs=logs, splits_streams=api.features.splits_log_streams),
         StreamRoutes(pods=pods, running=running, runtime=ports.runtime),
-        NodeRoutes(configuration=configuration, running=running),
+        NodeRoutes(configuration=api.configuration, running=running),
         MetricRoutes(registry=agent.metrics),
     )
+    place = api.features.checkpoints
+    if place is None:
+        return routes
+    checkpoints = ContainerCheckpoints(
+        root=place.root, runtime=ports.runtime, running=running, threads=place.threads, clock=ports.clock
+    )
+    return (*routes, CheckpointRoutes(pods=pods, checkpoints=checkpoints))
 
 
-def _build_secure(secure: SecureApi, routes: tuple[Routes, ...], clock: Clock) -> tuple[Part, ...]:
+def _build_secure(secure: SecureApi, routes: tuple[Routes, ...], ports: Ports) -> tuple[Part, ...]:
     listener = SecureListener(
         listener=secure.listener,
         contexts=secure.contexts,
         certified=secure.certified,
         auth=secure.auth,
         routes=routes,
-        clock=clock,
-        has_debugging=secure.has_debugging,
+        clock=ports.clock,
+        options=ListenerOptions(has_debugging=secure.has_debugging, tracer=ports.tracer),
     )
     parts = (listener,) if secure.pair is None else (secure.pair, listener)
     return (FirstPair(prepare=secure.prepare, parts=parts),) if secure.prepare is not None else parts
@@ -282,7 +315,7 @@ async def _open_pair(
 ) -> tuple[FollowedPair, Callable[[], Awaitable[None]] | None]:
     """Return a pair of files and what they become. A damaged pair is an error at once; a missing one is made later."""
     signer = CertificateMaker(clock=base.clock)
-    pair = ServingPair(files=plan, host=node_name, signer=signer, threads=base.threads)
+    pair = ServingPair(files=plan, host=node_name, signer=signer, threads=base.threads, recorder=base.recorder)
     followed = FollowedPair(
         context=contexts, certificate_file=plan.certificate_file, key_file=plan.key_file, clock=base.clock
     )

@@ -14,7 +14,7 @@ from klet.app.kubelet_api import OpenedApi, build_api_parts
 from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
 from klet.app.wiring import Agent, build_agent
-from klet.model.roles import Part
+from klet.model.roles import Part, Publisher
 
 if TYPE_CHECKING:
     from klet.app.cluster.join import Cluster
@@ -39,21 +39,26 @@ class WiredNode(Struct, frozen=True, kw_only=True):
     agent: Agent
     parts: tuple[Part, ...]
     """In the order of their start."""
+    publishers: tuple[Publisher, ...] = ()
+    """Those of the parts that have something to send before the agent ends."""
 
 
 def build_node(spec: NodeSpecification) -> WiredNode:
     """Wire every part of a node."""
     agent = build_agent(spec.ports, spec.settings)
     parts = (*spec.others, *agent.parts)
+    publishers: tuple[Publisher, ...] = ()
     if spec.cluster is not None:
         # Imported here: the API client takes memory that a node without an API server can save.
         from klet.app.cluster.join import build_cluster_parts  # noqa: PLC0415 - see above
 
-        parts += build_cluster_parts(spec.cluster, spec.ports, agent)
+        joined = build_cluster_parts(spec.cluster, spec.ports, agent)
+        parts += joined.parts
+        publishers = joined.publishers
     if spec.api is not None:
         find = partial(_find_node, spec.cluster, spec.settings.node_name)
         parts += build_api_parts(spec.api, spec.ports, agent, node_name=spec.settings.node_name, find_node=find)
-    return WiredNode(agent=agent, parts=parts)
+    return WiredNode(agent=agent, parts=parts, publishers=publishers)
 
 
 def _find_node(cluster: "Cluster | None", name: str) -> Node | None:

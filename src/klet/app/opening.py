@@ -3,9 +3,9 @@
 import logging
 import os
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import timedelta
+from datetime import datetime
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,28 +17,36 @@ from klet.app.ports import BasePorts, ContainerPorts, NodeObjects, NodeVolumes, 
 from klet.app.settings import AgentSettings
 from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.checkpoint import CheckpointFile, Found
-from klet.cri.client import CriClient, connect
+from klet.cri.client import CriClient
 from klet.cri.connection import open_connection
-from klet.cri.errors import CriError
 from klet.cri.events import ContainerdEvents, CriEvents
 from klet.events.recorder import EventingRecorder
 from klet.host.addresses import AddressReader
 from klet.host.cgroups.discover import find_hierarchy
-from klet.host.cgroups.manager import CgroupManager, NoUnits, Units
+from klet.host.cgroups.layout import CgroupMode
+from klet.host.cgroups.manager import CgroupManager, LateUnits, NoUnits, Units
 from klet.host.cgroups.names import CgroupDriver, parse_cgroupfs
 from klet.host.disk import FilesystemCapacity
+from klet.host.errors import HostError
 from klet.host.http_client import HttpClient
+from klet.host.kmsg import KMSG, KernelLog, KernelLogRefused
 from klet.host.listening import HostSockets
 from klet.host.machine.cache import MachineCache
+from klet.host.oom_counts import CgroupOomCounts, counter_place
 from klet.host.subordinate_ids import read_granted_ids
 from klet.images.node_logins import NodeLoginFiles
 from klet.journal.store import Journal
+from klet.logs.rotated_files import RotatedLogFiles
 from klet.logs.termination_files import TerminationFileReader
+from klet.model.boots import Reboot
 from klet.model.causes import CauseRecorder
 from klet.model.roles import NodeResources
 from klet.model.saved_state import SavedState
+from klet.model.tracing import Tracer
 from klet.network.resolver import PodResolver
+from klet.node.boots import BOOT_FORMAT, BootKeeper
 from klet.node.capacity import AllocatableResources, expect_allocatable
+from klet.node.first_contact import FirstContact
 from klet.node.status_inputs import PATIENCE
 from klet.objectcache.standalone import StandaloneObjects, StandaloneTokens
 from klet.objectcache.trust_bundles import NoTrustBundles
@@ -63,7 +71,6 @@ from klet.volumes.build import VolumePorts, build_plugins
 from klet.volumes.directories import PodDirectories
 from klet.volumes.host_mounter import HostMounter, find_noswap
 from klet.volumes.names import Layout
-from klet.wire import cri_v1_pb2 as cri
 
 logger = logging.getLogger(__name__)
 
@@ -71,16 +78,14 @@ DISK_THREADS = 8
 DEAD_DISK_THREADS = 2
 VOLUME_THREADS = 16
 """Volumes have threads of their own: a file system that hangs blocks no other part."""
-RUNTIME_PATIENCE = timedelta(seconds=30)
-RUNTIME_PAUSE = timedelta(milliseconds=200)
 KUBELET_USER = "kubelet"
 
 
 @asynccontextmanager
 async def open_base(
-    settings: AgentSettings, *, machine: MachineCache, clock: Clock, has_events: bool
+    settings: AgentSettings, *, machine: MachineCache, clock: Clock, has_events: bool, tracer: Tracer | None = None
 ) -> AsyncIterator[BasePorts]:
-    """Open the journal and the runtime; raises KletError if one of them fails."""
+    """Open the journal, and the way to the runtime, which need not be there yet; raises KletError."""
     async with AsyncExitStack() as opened:
         threads = Threads(limit=DISK_THREADS)
         opened.callback(threads.close)
@@ -88,55 +93,72 @@ async def open_base(
         await journal.open()
         opened.push_async_callback(journal.close)
         events = EventingRecorder(inner=journal, clock=clock) if has_events else None
-        runtime = await opened.enter_async_context(open_runtime(settings, events or journal, clock))
+        runtime = await opened.enter_async_context(open_runtime(settings, events or journal, clock, tracer))
         yield BasePorts(
             clock=clock,
             randomness=random.Random(),
             machine=machine,
             threads=threads,
             runtime=runtime,
-            runtime_version=await runtime.version(cri.VersionRequest()),
+            contact=FirstContact(
+                runtime=runtime,
+                endpoint=settings.runtime_endpoint,
+                configured_driver=settings.cgroup_driver,
+                clock=clock,
+            ),
             journal=journal,
             events=events,
+            tracer=tracer,
         )
 
 
 @asynccontextmanager
-async def open_runtime(settings: AgentSettings, recorder: CauseRecorder, clock: Clock) -> AsyncIterator[CriClient]:
+async def open_runtime(
+    settings: AgentSettings, recorder: CauseRecorder, clock: Clock, tracer: Tracer | None = None
+) -> AsyncIterator[CriClient]:
     """Return a client that records calls which are not answered in time, and containers that the runtime has lost."""
-    async with (
-        connect_patiently(settings, clock) as plain,
-        open_connection(settings.runtime_endpoint, metadata=NAMESPACE) as own,
-    ):
-        repaired = LostTaskRemover(inner=plain.runtime, tasks=ContainerdTasks(connection=own, clock=clock))
-        watched = WatchedTransport(inner=repaired, recorder=recorder, clock=clock)
-        yield CriClient(runtime=watched, images=plain.images, timeout=settings.request_timeout)
-
-
-@asynccontextmanager
-async def connect_patiently(settings: AgentSettings, clock: Clock) -> AsyncIterator[CriClient]:
-    """Connect to a runtime that may still be starting."""
-    give_up = clock.monotonic() + RUNTIME_PATIENCE.total_seconds()
-    logged = ""
     async with AsyncExitStack() as opened:
-        while True:
-            try:
-                client = await opened.enter_async_context(
-                    connect(
-                        runtime_endpoint=settings.runtime_endpoint,
-                        image_endpoint=settings.image_endpoint,
-                        timeout=settings.request_timeout,
-                    )
-                )
-                break
-            except CriError as error:
-                if clock.monotonic() >= give_up:
-                    raise
-                if str(error) != logged:
-                    logged = str(error)
-                    logger.info("Waiting for the runtime", extra={"error": logged})
-                await clock.sleep(RUNTIME_PAUSE)
-        yield client
+        plain = await opened.enter_async_context(open_connection(settings.runtime_endpoint, tracer=tracer))
+        images = plain
+        if settings.image_endpoint not in ("", settings.runtime_endpoint):
+            images = await opened.enter_async_context(open_connection(settings.image_endpoint, tracer=tracer))
+        own = await opened.enter_async_context(open_connection(settings.runtime_endpoint, metadata=NAMESPACE))
+        repaired = LostTaskRemover(inner=plain, tasks=ContainerdTasks(connection=own, clock=clock))
+        watched = WatchedTransport(inner=repaired, recorder=recorder, clock=clock)
+        yield CriClient(runtime=watched, images=images, timeout=settings.request_timeout)
+
+
+class LeftState(Struct, frozen=True, kw_only=True):
+    """What previous runs of the agent left on this machine."""
+
+    saved: SavedState
+    store: CheckpointFile[SavedState]
+    boots: BootKeeper
+    reboot: Reboot | None
+
+
+async def open_left_state(settings: AgentSettings, base: BasePorts, *, last_record: datetime | None) -> LeftState:
+    """Read what previous runs left, and record a reboot of the machine since then.
+
+    `last_record` is when a previous run made its last record in the journal.
+    """
+    threads, clock, recorder = base.threads, base.clock, base.recorder
+    store = CheckpointFile(
+        path=settings.saved_state, form=SavedStateFormat(), threads=threads, clock=clock, recorder=recorder
+    )
+    loaded = await store.read()
+    saved = loaded.value if isinstance(loaded, Found) else SavedState()
+    file = CheckpointFile(path=settings.boot, form=BOOT_FORMAT, threads=threads, clock=clock, recorder=recorder)
+    known = await file.read()
+    boots = BootKeeper(
+        left=known.value if isinstance(known, Found) else None,
+        store=file,
+        machine=base.machine.info(),
+        recorder=recorder,
+        clock=clock,
+    )
+    reboot = await boots.start(last_record=last_record, pods=frozenset(saved.statuses))
+    return LeftState(saved=saved, store=store, boots=boots, reboot=reboot)
 
 
 @asynccontextmanager
@@ -144,6 +166,7 @@ async def open_ports(
     settings: AgentSettings,
     base: BasePorts,
     *,
+    left: LeftState,
     objects: NodeObjects,
     changes: ChangeSource,
     node_ips: Callable[[], tuple[str, ...]],
@@ -155,11 +178,15 @@ async def open_ports(
     # What may hang has threads of its own.
     termination_threads = Threads(limit=DEAD_DISK_THREADS, name="klet-termination-files")
     volume_threads = Threads(limit=VOLUME_THREADS, name="klet-volumes")
+    rotated_logs = RotatedLogFiles(workers=settings.log_rotation.workers)
+    machine = base.machine.info()
+    kernel_log = open_kernel_log(
+        in_user_namespace=machine.in_user_namespace, is_optional=settings.tolerates_user_namespace
+    )
+    counters, counter = counter_place(machine.cgroup_version)
     try:
         containers = await open_container_ports(settings, objects, base)
-        cgroups = await open_pod_cgroups(settings, threads, clock)
-        saved_state = CheckpointFile(path=settings.saved_state, form=SavedStateFormat(), threads=threads, clock=clock)
-        loaded = saved_state.load()
+        cgroups = open_pod_cgroups(settings, threads, clock)
         # An administrator may have put the logs elsewhere by a link. From here on no link is followed.
         logs, links = [
             Path(await threads.run(os.path.realpath, path)) for path in (settings.sandbox.logs, settings.legacy_logs)
@@ -173,6 +200,9 @@ async def open_ports(
             changes=changes,
             termination_files=TerminationFileReader(root=settings.root, threads=termination_threads),
             logs=LogFiles(logs=logs, links=links, threads=threads),
+            rotated_logs=rotated_logs,
+            kernel_log=kernel_log,
+            oom_counts=CgroupOomCounts(root=counters, file=counter, threads=threads),
             http=HttpClient(),
             files=PodFiles(
                 root=settings.root,
@@ -185,7 +215,8 @@ async def open_ports(
             dns=PodResolver(
                 resolv_conf=settings.resolv_conf, settings=settings.dns, threads=threads, recorder=base.recorder
             ),
-            runtime_name=base.runtime_version.runtime_name,
+            contact=base.contact,
+            prepare_runtime=cgroups.prepare,
             node_ips=node_ips,
             host_ips=host_ips,
             node_taints=node_taints,
@@ -200,15 +231,36 @@ async def open_ports(
                 clock=clock,
             ),
             node_logins=NodeLoginFiles(root=settings.root, home=_find_home(), threads=threads, clock=clock),
-            saved_state=loaded.value if isinstance(loaded, Found) else SavedState(),
-            saved_state_store=saved_state,
+            saved_state=left.saved,
+            saved_state_store=left.store,
+            reboot=left.reboot,
             machine=base.machine,
             addresses=AddressReader(threads=threads, patience=PATIENCE, clock=clock),
             storage=FilesystemCapacity(path=settings.root, threads=threads).read,
+            tracer=base.tracer,
         )
     finally:
+        if kernel_log is not None:
+            kernel_log.close()
+        rotated_logs.close()
         volume_threads.close()
         termination_threads.close()
+
+
+def open_kernel_log(*, in_user_namespace: bool, is_optional: bool, path: Path = KMSG) -> KernelLog | None:
+    """Open the kernel's log for the OOM watcher; None in a user namespace that does not let it be read.
+
+    `is_optional` is the gate KubeletInUserNamespace; without it such a node does not start, as upstream's.
+    """
+    try:
+        return KernelLog.open(path)
+    except HostError as error:
+        if not in_user_namespace:
+            raise
+        if not is_optional:
+            raise KernelLogRefused(f"{error} (running in UserNS: enable the gate KubeletInUserNamespace)") from error
+        logger.info("Failed to create an oomWatcher (running in UserNS, ignoring)", extra={"error": str(error)})
+        return None
 
 
 def _find_home() -> Path | None:
@@ -221,30 +273,40 @@ class PodCgroupPorts(Struct, frozen=True, kw_only=True):
 
     pods: PodCgroups | NoPodCgroups
     qos: QosCgroups | NoQosCgroups
+    prepare: Callable[[str], Awaitable[None]]
+    """Makes the cgroups that all pods live in, with this cgroup driver."""
 
 
-async def open_pod_cgroups(settings: AgentSettings, threads: Threads, clock: Clock) -> PodCgroupPorts:
-    """Make the cgroups that all pods live in."""
+def open_pod_cgroups(settings: AgentSettings, threads: Threads, clock: Clock) -> PodCgroupPorts:
+    """Return the cgroups of pods; they are made when the runtime has said how."""
     if not settings.cgroups_per_qos:
-        return PodCgroupPorts(pods=NoPodCgroups(), qos=NoQosCgroups())
-    cgroups = build_cgroups(settings, threads, clock)
+        return PodCgroupPorts(pods=NoPodCgroups(), qos=NoQosCgroups(), prepare=prepare_nothing)
+    hierarchy, units = find_hierarchy(), LateUnits()
+    cgroups = CgroupManager(hierarchy=hierarchy, units=units, threads=threads, clock=clock)
     # The root is written as a path whatever the driver is, as upstream has it.
     kubepods = pods_root(parse_cgroupfs(settings.cgroup_root))
     qos = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=settings.qos)
-    await qos.start()
-    return PodCgroupPorts(pods=PodCgroups(cgroups=cgroups, kubepods=kubepods, rules=settings.pod_cgroups), qos=qos)
+
+    async def prepare(driver: str) -> None:
+        units.choose(build_units(driver, hierarchy.mode))
+        await qos.start()
+
+    pods = PodCgroups(cgroups=cgroups, kubepods=kubepods, rules=settings.pod_cgroups)
+    return PodCgroupPorts(pods=pods, qos=qos, prepare=prepare)
 
 
-def build_cgroups(settings: AgentSettings, threads: Threads, clock: Clock) -> CgroupManager:
-    hierarchy = find_hierarchy()
-    units: Units = NoUnits()
-    if settings.cgroup_driver == CgroupDriver.SYSTEMD:
-        # Only a node with this driver pays for the D-Bus library.
-        from klet.host.cgroups.systemd import SystemdUnits  # noqa: PLC0415 - see above
-        from klet.host.systemd_bus import SystemdConnection  # noqa: PLC0415 - see above
+async def prepare_nothing(driver: str) -> None:
+    """Leave the cgroups to the runtime."""
 
-        units = SystemdUnits(bus=SystemdConnection(), mode=hierarchy.mode)
-    return CgroupManager(hierarchy=hierarchy, units=units, threads=threads, clock=clock)
+
+def build_units(driver: str, mode: CgroupMode) -> Units:
+    if driver != CgroupDriver.SYSTEMD:
+        return NoUnits()
+    # Only a node with this driver pays for the D-Bus library.
+    from klet.host.cgroups.systemd import SystemdUnits  # noqa: PLC0415 - see above
+    from klet.host.systemd_bus import SystemdConnection  # noqa: PLC0415 - see above
+
+    return SystemdUnits(bus=SystemdConnection(), mode=mode)
 
 
 async def open_container_ports(settings: AgentSettings, objects: NodeObjects, base: BasePorts) -> ContainerPorts:

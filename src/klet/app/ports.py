@@ -21,9 +21,14 @@ from klet.host.http_client import HttpClient
 from klet.host.machine.cache import FactReader, MachineCache
 from klet.images.pull_secrets import NodeLogins
 from klet.journal.store import Journal
+from klet.logs.rotation import RotatableLogs
+from klet.model.boots import Reboot
 from klet.model.causes import CauseRecorder
 from klet.model.roles import NodeResources, ObjectChanges, ObjectReader, ReferredObjects, RestartCounts
 from klet.model.saved_state import SavedState
+from klet.model.tracing import Tracer
+from klet.node.first_contact import FirstContact
+from klet.node.oom import KernelMessages, OomCounts
 from klet.node.status_inputs import Addresses
 from klet.runtime.claims import ClaimPreparer
 from klet.runtime.config.container_options import DeviceOptions
@@ -49,7 +54,6 @@ from klet.volumes.manager import VolumeDisk
 from klet.volumes.orphans import PodRemover
 from klet.volumes.plugins.base import VolumePlugin
 from klet.volumes.plugins.projected import CertificateReader, TokenReader, TrustReader
-from klet.wire import cri_v1_pb2 as cri
 
 
 class PodFilesPort(ContainerFileMaker, RestartCounts, PodDirectoryFiles, Protocol):
@@ -128,10 +132,13 @@ class BasePorts(Struct, frozen=True, kw_only=True):
     machine: MachineCache
     threads: Threads
     runtime: CriClient
-    runtime_version: cri.VersionResponse
+    contact: FirstContact
     journal: Journal
     events: EventingRecorder | None
     """In a cluster, what is recorded becomes Events too."""
+
+    tracer: Tracer | None = None
+    """Makes spans, if the configuration asks for traces."""
 
     @property
     def recorder(self) -> CauseRecorder:
@@ -150,11 +157,18 @@ class Ports(Struct, frozen=True, kw_only=True):
     files: PodFilesPort
     termination_files: TerminationFiles
     logs: LogFilesPort
+    rotated_logs: RotatableLogs
+    kernel_log: KernelMessages | None
+    """None where the kernel's log cannot be read, in a user namespace."""
+    oom_counts: OomCounts
     http: HttpClient
     cgroups: PodCgroupsPort
     qos: QosKeeper
     dns: PodDns
-    runtime_name: str
+    contact: FirstContact
+    """What is known of the runtime."""
+    prepare_runtime: Callable[[str], Awaitable[None]]
+    """Prepares what depends on the runtime's cgroup driver."""
     node_ips: Callable[[], tuple[str, ...]]
     """The node's own addresses, as containers may ask for them."""
     randomness: random.Random
@@ -164,6 +178,8 @@ class Ports(Struct, frozen=True, kw_only=True):
     saved_state: SavedState
     """What a previous run of the agent left."""
     saved_state_store: SavedStateStore
+    reboot: Reboot | None
+    """The reboot that began this boot of the machine, if one is known."""
     machine: FactReader
     addresses: Addresses
     """The addresses of the machine, as a Node has them."""
@@ -173,3 +189,5 @@ class Ports(Struct, frozen=True, kw_only=True):
     """The same as reported in statuses: only where there is an API server."""
     node_taints: Callable[[], tuple[Taint, ...]] = tuple
     """The taints of the Node, as the API server has it."""
+    tracer: Tracer | None = None
+    """Makes spans; None if nothing is traced."""

@@ -7,11 +7,11 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 import uvloop
-from msgspec.structs import replace
 
 from klet.agent_log.start import start_logging
 from klet.aio.clock import Clock, SystemClock
@@ -19,7 +19,7 @@ from klet.aio.stop_request import StopRequest
 from klet.api.placement import Taint
 from klet.app.kubelet_api import ApiSockets, check_serving, open_kubelet_api, take_ports
 from klet.app.node import NodeSpecification, build_node
-from klet.app.opening import open_base, open_ports, standalone_objects
+from klet.app.opening import LeftState, open_base, open_left_state, open_ports, standalone_objects
 from klet.app.ports import BasePorts
 from klet.app.settings import (
     AgentSettings,
@@ -28,6 +28,7 @@ from klet.app.settings import (
     cut_settings,
     cut_validation_options,
 )
+from klet.app.tracing import open_tracer
 from klet.app.wiring import Agent
 from klet.config.command_line import Settings, ShowText
 from klet.config.errors import ConfigError, one_line, suffixed, warned
@@ -40,17 +41,16 @@ from klet.host.lock_file import wait_for_lock, watch_lock
 from klet.host.machine.cache import MachineCache
 from klet.host.machine.info import MachineInfo
 from klet.host.machine.reader import MachineReader
-from klet.host.open_files import allow_open_files
+from klet.host.own_process import allow_open_files, set_oom_score
 from klet.host.root_directory import hold_root, make_root
 from klet.host.sysctls import Sysctls
 from klet.host.systemd_notify import READY, NotifyError, find_service_manager, read_watchdog
 from klet.model.pods import API_SOURCE, FILE_SOURCE, HTTP_SOURCE
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
-from klet.model.roles import Part, PodSink
+from klet.model.roles import Part, PodSink, Publisher
 from klet.model.verbosity import TRACE
 from klet.node.addresses import preferred_version
-from klet.node.cgroup_driver import find_cgroup_driver
 from klet.node.findings import find_start
 from klet.node.kernel_tunables import (
     TunablePolicy,
@@ -72,6 +72,10 @@ from klet.sources.pod_overhead import PodsWithOverhead
 logger = logging.getLogger(__name__)
 
 INTERRUPTED = 130
+FIRST_PATIENCE = timedelta(seconds=3)
+"""How long the agent waits for the runtime's first answer before it starts without it."""
+DRAIN_TIME = timedelta(seconds=5)
+"""How long statuses and Events are sent when the agent stops: much less than a service manager allows."""
 PREVENT_API_REFERENCES = "PreventStaticPodAPIReferences"
 
 
@@ -102,6 +106,7 @@ def main(argv: list[str]) -> int:
     log.flush()
     if parsed.config.max_open_files > 0:
         allow_open_files(parsed.config.max_open_files)
+    set_oom_score(parsed.config.oom_score_adj)
     try:
         uvloop.run(run_agent(parsed, settings, machine))
     except KletError as error:
@@ -137,16 +142,29 @@ async def run_agent(given: Settings, settings: AgentSettings, machine: MachineCa
             apply_tunables(Sysctls(), _tunable_policy(given), on_failure=_write_failure(given, machine.info()))
             make_root(settings.root, mounts)
             opened.enter_context(hold_root(settings.root))
+            tracer = await opened.enter_async_context(open_tracer(given.config.tracing, host_name=settings.node_name))
+            has_events = not given.flags.is_standalone
             base = await opened.enter_async_context(
-                open_base(settings, machine=machine, clock=clock, has_events=not given.flags.is_standalone)
+                open_base(settings, machine=machine, clock=clock, has_events=has_events, tracer=tracer)
             )
-            driver = await find_cgroup_driver(base.runtime, configured=settings.cgroup_driver, clock=clock)
-            settings = replace(settings, cgroup_driver=driver)
-            spec = await _open_spec(given, settings, base, sockets=sockets, opened=opened)
+            # Mostly it is there. One that is not is waited for while the node runs.
+            await clock.wait(base.contact.ask(), at_most=FIRST_PATIENCE)
+            last_record = base.journal.last_record_at
+            _record_start(base, settings)
+            left = await open_left_state(settings, base, last_record=last_record)
+            spec = await _open_spec(given, settings, base, left=left, sockets=sockets, opened=opened)
+            if base.contact.found is not None:
+                await base.contact.meet(spec.ports.prepare_runtime)
             node = build_node(spec)
-            _record_start(base, settings, noswap=spec.ports.volumes.noswap)
+            for finding in find_start(base.machine.info(), noswap=spec.ports.volumes.noswap):
+                base.recorder.record(finding)
+            version = base.contact.found.version if base.contact.found is not None else ""
+            logger.info("The agent has started", extra={"node": settings.node_name, "runtime": version})
         parts = (*node.parts, *_build_watchdog(base, node.agent))
+        await left.boots.note_running()
         await run_parts(parts, stop=stop, when_started=_notify_ready)
+        await left.boots.note_stopped()
+        await publish_the_rest(node.publishers, clock=clock)
 
 
 async def _lock(flags: KubeletFlags, *, clock: Clock, stop: StopRequest, opened: AsyncExitStack) -> None:
@@ -161,7 +179,13 @@ async def _lock(flags: KubeletFlags, *, clock: Clock, stop: StopRequest, opened:
 
 
 async def _open_spec(
-    given: Settings, settings: AgentSettings, base: BasePorts, *, sockets: ApiSockets, opened: AsyncExitStack
+    given: Settings,
+    settings: AgentSettings,
+    base: BasePorts,
+    *,
+    left: LeftState,
+    sockets: ApiSockets,
+    opened: AsyncExitStack,
 ) -> NodeSpecification:
     """Open everything outside the agent that a node of this configuration needs."""
     config = PodConfig(sources=source_names(given), clock=base.clock, recorder=base.recorder)
@@ -188,6 +212,7 @@ async def _open_spec(
         open_ports(
             settings,
             base,
+            left=left,
             objects=objects,
             changes=config,
             node_ips=node_ips,
@@ -211,16 +236,17 @@ def _write_failure(given: Settings, machine: MachineInfo) -> WriteFailure:
     )
 
 
-def _record_start(base: BasePorts, settings: AgentSettings, *, noswap: bool) -> None:
-    version = base.runtime_version
+def _record_start(base: BasePorts, settings: AgentSettings) -> None:
+    """Record that the agent starts, before what it finds then: a reboot, or state that is damaged."""
+    runtime = base.contact.found
+    what = (
+        f" on {runtime.name} {runtime.version}" if runtime is not None else ", whose container runtime is not there yet"
+    )
     DecisionRecorder(base.recorder, decider="app.run").for_node().record(
         Reason.AGENT_STARTED,
-        f"node {settings.node_name} on {version.runtime_name} {version.runtime_version}",
-        next_step="read the runtime and the pod sources",
+        f"node {settings.node_name}{what}",
+        next_step="read the runtime and the pod sources" if runtime is not None else "wait for the runtime",
     )
-    for finding in find_start(base.machine.info(), noswap=noswap):
-        base.recorder.record(finding)
-    logger.info("The agent has started", extra={"node": settings.node_name, "runtime": version.runtime_version})
 
 
 def _notify_ready() -> None:
@@ -271,6 +297,25 @@ async def run_parts(parts: Sequence[Part], *, stop: StopRequest, when_started: C
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+
+
+async def publish_the_rest(publishers: Sequence[Publisher], *, clock: Clock) -> None:
+    """Send what still waits for the API server. All parts have ended, so that nothing new comes."""
+    waiting = {each.name: each.waiting for each in publishers if each.waiting}
+    if not waiting:
+        return
+    logger.info("Publishing what waits", extra=waiting)
+    await clock.wait(_drain(publishers), at_most=DRAIN_TIME)
+    if left := {each.name: each.waiting for each in publishers if each.waiting}:
+        logger.warning(
+            "Not everything was published before the end; statuses are sent after the next start", extra=left
+        )
+
+
+async def _drain(publishers: Sequence[Publisher]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for each in publishers:
+            group.create_task(each.drain(), name=f"drain-{each.name}")
 
 
 def source_names(given: Settings) -> tuple[str, ...]:

@@ -6,14 +6,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from klet.admission.declared_features import discover_features
 from klet.agent_log.start import LogSettings
 from klet.agent_log.vmodule import VModuleRule
 from klet.api.container import ContainerPort
-from klet.api.quantity import ZERO
+from klet.api.quantity import ZERO, Quantity
 from klet.api.sysctls import normalize_sysctl
 from klet.api.validation.options import STATIC_POD, PodValidationOptions
 from klet.config.command_line import Settings
@@ -28,6 +28,7 @@ from klet.errors import KletError
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.host.cgroups.resources import DEFAULT_PERIOD
 from klet.host.machine.info import MachineInfo
+from klet.logs.rotation import LogRotationSettings
 from klet.model.features import DEFAULT_FEATURES, PodFeatures
 from klet.model.pod_resources import MEMORY
 from klet.network.dns import DnsSettings
@@ -59,6 +60,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     socket: Path
     journal: Path
     saved_state: Path
+    boot: Path
+    """Which boot of the machine the agent last ran in."""
     journal_records: int
     runtime_endpoint: str
     image_endpoint: str
@@ -77,6 +80,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """Where log collectors of the whole node find links to all logs."""
     sandbox: SandboxSettings
     container: ContainerSettings
+    log_rotation: LogRotationSettings = field(default_factory=LogRotationSettings)
     dns: DnsSettings
     user_ids: UserIdSettings
     node: NodeSettings
@@ -92,6 +96,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """Where the agent listens, as host ports: no pod may have them."""
     has_image_volumes: bool = True
     has_pod_level_resources: bool = True
+    tolerates_user_namespace: bool = False
+    """Whether what a user namespace does not allow is left out (gate KubeletInUserNamespace)."""
     shows_hidden_metrics: bool = False
     """Whether metrics that the previous release showed last are shown."""
 
@@ -116,6 +122,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         socket=Path(given.klet.socket),
         journal=root / "klet-journal.db",
         saved_state=root / "klet-memory.json",
+        boot=root / "klet-boot.json",
         journal_records=given.klet.journal_records,
         runtime_endpoint=config.container_runtime_endpoint,
         image_endpoint=config.image_service_endpoint,
@@ -136,6 +143,12 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
             min_age=flags.minimum_container_ttl_duration,
             max_per_container=flags.maximum_dead_containers_per_container,
             max_containers=flags.maximum_dead_containers,
+        ),
+        log_rotation=LogRotationSettings(
+            max_size=Quantity.parse(config.container_log_max_size).value(),
+            max_files=config.container_log_max_files,
+            workers=config.container_log_max_workers,
+            interval=config.container_log_monitor_interval,
         ),
         legacy_logs=choose_legacy_logs(Path(config.pod_logs_dir)),
         sandbox=SandboxSettings(
@@ -163,6 +176,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         own_ports=cut_own_ports(config),
         has_image_volumes=given.gates.enabled("ImageVolume"),
         has_pod_level_resources=given.gates.enabled("PodLevelResources"),
+        tolerates_user_namespace=given.gates.enabled("KubeletInUserNamespace"),
         shows_hidden_metrics=bool(config.show_hidden_metrics_for_version),
     )
 

@@ -21,7 +21,7 @@ from klet.runtime.kill.killer import PodKiller
 from klet.runtime.metrics import register_sandboxes
 from klet.runtime.post_start import PostStart
 from klet.runtime.reader import PodReader
-from klet.runtime.removals import PodRemovals
+from klet.runtime.removals import PodRemovals, StateSaver
 from klet.runtime.sandboxes import SandboxMaker, SandboxSources
 from klet.runtime.starter import ContainerStarter, ImageEnsurer
 from klet.status.restarts import KnownRestarts
@@ -40,7 +40,13 @@ class RuntimeParts(Struct, frozen=True, kw_only=True):
 
 
 def build_runtime_parts(
-    ports: Ports, settings: AgentSettings, boards: Boards, *, volumes: MountableVolumes, images: ImageEnsurer
+    ports: Ports,
+    settings: AgentSettings,
+    boards: Boards,
+    *,
+    volumes: MountableVolumes,
+    images: ImageEnsurer,
+    state: StateSaver,
 ) -> RuntimeParts:
     """Build the reader of the runtime, and the executor of a pod's actions."""
     runtime, recorder, clock = ports.runtime, ports.recorder, ports.clock
@@ -58,7 +64,7 @@ def build_runtime_parts(
         sandboxes=sandboxes,
         starter=starter,
         executor=PodExecutor(
-            removals=PodRemovals(runtime=runtime, remover=remover, killer=killer, clock=clock),
+            removals=PodRemovals(runtime=runtime, remover=remover, killer=killer, state=state, clock=clock),
             sandboxes=sandboxes,
             starter=starter,
             post_start=PostStart(hooks=hooks, killer=killer, recorder=recorder),

@@ -14,10 +14,13 @@ from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
 from klet.app.starting import build_images, build_runtime_parts
 from klet.images.pull_secrets import PullSecrets
+from klet.logs.rotation import LogManager
 from klet.metrics import MetricRegistry
 from klet.model.pod_resources import PODS
 from klet.model.roles import Part
 from klet.node.addresses import prefers_ipv6
+from klet.node.first_contact import AfterFirstContact
+from klet.node.oom import OomWatcher
 from klet.node.runtime_state import RuntimeChecks, RuntimeState
 from klet.pleg.cache import RuntimeCache
 from klet.pleg.metrics import register_running
@@ -27,7 +30,6 @@ from klet.probes.manager import ProbeManager
 from klet.probes.prober import Prober
 from klet.runtime.gc import ContainerGc, ContainerRemover
 from klet.runtime.restart import comes_back
-from klet.runtime.start_turns import StartTurns
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import SavedStateKeeper
 from klet.sync.admission import PodAdmission
@@ -44,7 +46,10 @@ from klet.sync.pod_sync import PodSync
 from klet.sync.preparation import Preparation
 from klet.sync.preparation_steps import DirectoryStep, NetworkStep, ObjectStep, PullSecretStep, VolumeStep
 from klet.sync.probe_sync import ProbeSync
+from klet.sync.rebooted_pods import RebootedPods
 from klet.sync.requeue import ResyncSettings
+from klet.sync.traced_steps import TracedSteps
+from klet.sync.worker_roles import PodSteps
 from klet.sync.workers import PodWorkers
 from klet.volumes.keeper import VolumeKeeper
 from klet.volumes.manager import VolumeManager
@@ -61,7 +66,6 @@ class Agent(Struct, frozen=True, kw_only=True):
     statuses: StatusBoard
     ledger: WorkerLedger
     queries: PodQueries
-    starts: StartTurns
     cache: RuntimeCache
     pleg: Pleg
     runtime: RuntimeState
@@ -78,7 +82,14 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     manager, volumes = _build_volumes(ports, settings, boards)
     pull_secrets = PullSecrets(secrets=ports.volumes.objects, node=ports.node_logins)
     images = build_images(ports, boards, pull_secrets)
-    parts = build_runtime_parts(ports, settings, boards, volumes=volumes, images=images)
+    saved_state = SavedStateKeeper(
+        store=ports.saved_state_store,
+        statuses=boards.statuses,
+        delays=boards.backoff,
+        pulls=boards.pulls,
+        clock=ports.clock,
+    )
+    parts = build_runtime_parts(ports, settings, boards, volumes=volumes, images=images, state=saved_state)
     killer = parts.killer
     pleg = Pleg(
         reader=parts.reader, sources=ports.events, cache=boards.cache, clock=ports.clock, settings=PlegSettings()
@@ -100,7 +111,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         killer=killer,
         recorder=ports.recorder,
     )
-    steps = PodSync(
+    steps: PodSteps = PodSync(
         executor=parts.executor,
         killer=killer,
         statuses=statuses,
@@ -120,6 +131,10 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         stopping_pods=boards.stopping_pods,
         recorder=ports.recorder,
     )
+    if ports.reboot is not None:
+        steps = RebootedPods(inner=steps, reboot=ports.reboot, restart_all=settings.features.restart_all)
+    if ports.tracer is not None:
+        steps = TracedSteps(inner=steps, tracer=ports.tracer)
     trigger = HousekeepingTrigger(sources_ready=ports.changes.all_ready, clock=ports.clock)
     workers = PodWorkers(
         admission=PodAdmission(
@@ -174,24 +189,22 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     loop = _build_loop(ports, boards, workers=workers, statuses=statuses, monitor=monitor, trigger=trigger)
     queries = PodQueries(ledger=boards.ledger, sources_ready=ports.changes.all_ready)
     gc = _build_gc(ports, settings, boards, parts.remover, queries)
-    saved_state = SavedStateKeeper(
-        store=ports.saved_state_store,
-        statuses=boards.statuses,
-        delays=boards.backoff,
-        pulls=boards.pulls,
-        clock=ports.clock,
-    )
     shown = ports.volumes.objects, ports.volumes.trust, ports.volumes.certificates
     keeper = VolumeKeeper(objects=shown, volumes=manager)
     wakes = ObjectWaker(objects=ports.volumes.objects, pods=boards.pods, statuses=boards.statuses, workers=workers)
+    logs = _build_logs(ports, settings, boards)
+    oom = _build_oom(ports, boards, pleg)
+    # Parts that need the runtime belong here: one that comes late holds up nothing else.
+    after_contact = AfterFirstContact(
+        contact=ports.contact, prepare=ports.prepare_runtime, parts=(pleg, housekeeping, gc, *logs)
+    )
     return Agent(
-        parts=(saved_state, pleg, checks, manager, keeper, workers, probes, housekeeping, gc, wakes, loop),
+        parts=(saved_state, after_contact, checks, manager, keeper, workers, probes, *oom, wakes, loop),
         pods=boards.pods,
         allocations=boards.allocations,
         statuses=boards.statuses,
         ledger=boards.ledger,
         queries=queries,
-        starts=boards.turns,
         cache=boards.cache,
         pleg=pleg,
         runtime=runtime,
@@ -251,7 +264,9 @@ def _build_reporting(ports: Ports, settings: AgentSettings, boards: Boards) -> t
         probes=boards.probes,
         probers=probes,
         recorder=ports.recorder,
-        facts=StatusFacts(ports.runtime_name, started, ports.host_ips, prefers_ipv6(settings.node), settings.features),
+        facts=StatusFacts(
+            ports.contact.runtime_name, started, ports.host_ips, prefers_ipv6(settings.node), settings.features
+        ),
         clock=ports.clock,
     )
     return probes, statuses
@@ -293,16 +308,44 @@ def _build_loop(
     )
 
 
+def _build_logs(ports: Ports, settings: AgentSettings, boards: Boards) -> tuple[Part, ...]:
+    if not settings.log_rotation.is_on:
+        return ()
+    manager = LogManager(
+        runtime=ports.runtime,
+        seen=boards.cache,
+        files=ports.rotated_logs,
+        recorder=ports.recorder,
+        clock=ports.clock,
+        settings=settings.log_rotation,
+    )
+    return (manager,)
+
+
+def _build_oom(ports: Ports, boards: Boards, pleg: Pleg) -> tuple[Part, ...]:
+    if ports.kernel_log is None:
+        return ()
+    watcher = OomWatcher(
+        log=ports.kernel_log,
+        seen=boards.cache,
+        until_seen=pleg.until_relisted,
+        counts=ports.oom_counts,
+        recorder=ports.recorder,
+        clock=ports.clock,
+    )
+    return (watcher,)
+
+
 def _build_gc(
     ports: Ports, settings: AgentSettings, boards: Boards, remover: ContainerRemover, queries: PodQueries
 ) -> ContainerGc:
     return ContainerGc(
         runtime=ports.runtime,
         remover=remover,
-        logs=ports.logs,
         fates=queries,
         seen=boards.cache,
         recorder=ports.recorder,
         clock=ports.clock,
         policy=settings.gc,
+        tracer=ports.tracer,
     )

@@ -25,7 +25,7 @@ from klet.certs.pem import key_block
 from klet.certs.requests import CertificateRequester, Issued, Posted, RequestOutcome
 from klet.certs.store import DIRECTORY_MODE, FILE_MODE, PairStore
 from klet.host.errors import FileError
-from klet.host.files import read_text, remove_file, write_atomic
+from klet.host.files import make_directories, read_text, remove_file, write_atomic
 from klet.kube.access import Access, NoVerification, PemSource, SystemAuthorities
 from klet.kube.credentials import CredentialSet
 from klet.kube.errors import KubeconfigError, KubeError
@@ -121,7 +121,7 @@ class Bootstrap:
 
     def _keep(self, key: str) -> None:
         try:
-            self._key_file.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            make_directories(self._key_file.parent, mode=DIRECTORY_MODE)
             write_atomic(self._key_file, key.encode(), mode=FILE_MODE)
         except FileError as error:
             raise PairError(str(error)) from error
@@ -209,7 +209,7 @@ def build_kubeconfig(access: Access, pair_file: Path) -> dict[str, Any]:
 def write_kubeconfig(path: Path, config: dict[str, Any]) -> None:
     """Put a kubeconfig in place. Blocks; raises KubeconfigError."""
     try:
-        path.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        make_directories(path.parent, mode=_DIRECTORY_MODE)
         write_atomic(path, yaml.safe_dump(config, sort_keys=True).encode(), mode=_FILE_MODE)
     except FileError as error:
         raise KubeconfigError(f"--kubeconfig: {error}") from error

@@ -11,14 +11,18 @@ from klet.aio.threads import Threads
 from klet.certs.errors import PairDamaged, PairError
 from klet.certs.messages import Pair
 from klet.certs.pairs import CertificatePair, load_pair
+from klet.certs.pem import certificate_blocks, key_block
 from klet.certs.store import DIRECTORY_MODE
+from klet.checkpoint import record_damage
 from klet.host.errors import FileError
-from klet.host.files import write_atomic
+from klet.host.files import make_directories, read_text, write_atomic
+from klet.model.causes import CauseRecorder
 
 logger = logging.getLogger(__name__)
 
 CERTIFICATE_MODE: Final = 0o644
 KEY_MODE: Final = 0o600
+TORN_RULE: Final = "the certificate or its key is empty or cut short"
 
 
 class ServingSettings(Struct, frozen=True, kw_only=True):
@@ -82,15 +86,29 @@ def plan_serving(settings: ServingSettings) -> ServingPlan:
 class ServingPair:
     """Gets the serving pair ready at start."""
 
-    def __init__(self, *, files: ServingFiles, host: str, signer: SelfSigner, threads: Threads) -> None:
+    def __init__(
+        self,
+        *,
+        files: ServingFiles,
+        host: str,
+        signer: SelfSigner,
+        threads: Threads,
+        recorder: CauseRecorder | None = None,
+    ) -> None:
         self._files = files
         self._host = host
         self._signer = signer
         self._threads = threads
+        self._recorder = recorder
 
     async def is_there(self) -> bool:
         """Return whether nothing has to be made. Raises PairError."""
-        return not isinstance(self._files, SelfSignedFiles) or await self._threads.run(_has_pair, self._files)
+        if not isinstance(self._files, SelfSignedFiles):
+            return True
+        for path, aside in await self._threads.run(_set_torn_aside, self._files):
+            if self._recorder is not None:
+                record_damage(self._recorder, path, rule=TORN_RULE, set_aside=aside)
+        return await self._threads.run(_has_pair, self._files)
 
     async def prepare(self) -> CertificatePair:
         """Return the pair to serve with. Raises PairError, and what the maker raises if a pair has to be made."""
@@ -113,6 +131,33 @@ def _load(files: ServingFiles) -> CertificatePair:
         raise PairDamaged(error.path, f"{error.rule}; {advice}") from error
 
 
+def _set_torn_aside(files: SelfSignedFiles) -> list[tuple[Path, Path]]:
+    """Set a pair aside of which a file is empty, cut short or full of zeros: a loss of power leaves such files.
+
+    The Go kubelet, whose pair this may be, does not sync it. A pair that is whole and does not fit stays where it is.
+    """
+    certificate, key = files.certificate_file, files.key_file
+    try:
+        present = [path for path in (certificate, key) if path.exists()]
+        is_whole = (certificate not in present or certificate_blocks(read_text(certificate))) and (
+            key not in present or key_block(read_text(key))
+        )
+        if is_whole:
+            return []
+        asides = [(path, path.with_name(f"{path.name}.corrupt")) for path in present]
+        for path, aside in asides:
+            path.replace(aside)
+    except FileError as error:
+        raise PairError(str(error)) from error
+    except OSError as error:
+        raise PairError(f"cannot set a damaged pair in {files.key_file.parent} aside: {error.strerror}") from error
+    logger.error(
+        "A serving certificate was damaged and set aside",
+        extra={"file": str(files.certificate_file), "rule": TORN_RULE},
+    )
+    return asides
+
+
 def _has_pair(files: SelfSignedFiles) -> bool:
     """Return whether both exist. One alone is an error: it may be half of a pair that was put there."""
     staged = _staged(files.certificate_file)
@@ -133,7 +178,7 @@ def _write_pair(files: SelfSignedFiles, pair: Pair) -> None:
     """Write the key, then the certificate. A crash in between leaves the staged certificate for the next start."""
     staged = _staged(files.certificate_file)
     try:
-        files.certificate_file.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        make_directories(files.certificate_file.parent, mode=DIRECTORY_MODE)
         write_atomic(staged, pair.certificate.encode(), mode=CERTIFICATE_MODE)
         write_atomic(files.key_file, pair.key.encode(), mode=KEY_MODE)
     except FileError as error:

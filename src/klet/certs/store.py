@@ -13,7 +13,7 @@ from klet.certs.errors import PairDamaged, PairError, PairMissing
 from klet.certs.pairs import CertificatePair, load_pair
 from klet.certs.pem import certificate_blocks
 from klet.host.errors import FileError
-from klet.host.files import remove_file, write_atomic
+from klet.host.files import make_directories, remove_file, sync_directory, write_atomic
 
 logger = logging.getLogger(__name__)
 
@@ -64,11 +64,13 @@ class PairStore:
         content = "".join(certificate_blocks(certificate)) + key
         staged = target.with_name(f".{target.name}.new")
         try:
-            self._directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            make_directories(self._directory, mode=DIRECTORY_MODE)
             write_atomic(staged, content.encode(), mode=FILE_MODE)
             try:
                 load_pair(staged, staged)
                 staged.replace(target)
+                # On the disk before the link: a link to nothing would leave the node without a certificate.
+                sync_directory(self._directory)
             except PairDamaged as error:
                 raise PairDamaged(target, f"not written: {error.rule}") from error
             finally:
@@ -109,6 +111,7 @@ class PairStore:
         self._updated_path.symlink_to(target)
         # Upstream removes the current link first. Replacing it leaves no moment without one.
         self._updated_path.replace(self.current_path)
+        sync_directory(self._directory)
 
 
 def _check_symlink(path: Path) -> None:

@@ -6,7 +6,7 @@ whose checksums need `dump`.
 
 from klet.checkpoint.envelope import Envelope
 from klet.checkpoint.errors import CheckpointDamaged, CheckpointError, CheckpointVersion
-from klet.checkpoint.file import Absent, CheckpointFile, CheckpointFormat, Damaged, Found, Loaded
+from klet.checkpoint.file import Absent, CheckpointFile, CheckpointFormat, Damaged, Found, Loaded, record_damage
 
 __all__ = [
     "Absent",
@@ -19,4 +19,5 @@ __all__ = [
     "Envelope",
     "Found",
     "Loaded",
+    "record_damage",
 ]

@@ -5,17 +5,19 @@ import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from msgspec import Struct
 
 from klet.aio.wall import WallClock
-from klet.api.klet_v1 import Explanation, UpReport, VersionReport, encode, field_names
+from klet.api.klet_v1 import Explanation, InstallReport, UpReport, VersionReport, encode, field_names
 from klet.api.times import Duration, TimeError
 from klet.cli.client import AgentClient
+from klet.cli.install.machine_files import machine_files
+from klet.cli.keepers import advise
 from klet.cli.node.node import find_node
-from klet.cli.node.paths import DEFAULT_STATE, NodePaths
+from klet.cli.node.paths import DEFAULT_STATE
 from klet.cli.pod_commands import (
     PodFormat,
     log_query,
@@ -26,6 +28,9 @@ from klet.cli.pod_commands import (
 from klet.errors import KletError
 from klet.model.foreign_text import as_terminal_text
 from klet.version import KUBELET_VERSION, KUBERNETES_VERSION, __version__
+
+if TYPE_CHECKING:
+    from klet.cli.install.commands import InstallCommands
 
 INTERRUPTED = 130
 
@@ -45,6 +50,27 @@ Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Only t
 PodName = Annotated[
     str, typer.Argument(metavar="POD", help="Its name, or its name in the manifest; namespace/name too.")
 ]
+
+
+_KUBELET_HELP = "klet as the kubelet of a cluster, in the layout of upstream's packages, instead of a node of its own."
+_INSTALL_EXAMPLES = """Examples:
+
+`klet install` then `klet up -d pods.yaml`: a node with these pods, now and after each boot.
+
+`klet install --dry-run`: shows the units.
+
+`klet install --kubelet` then `kubeadm join …`: klet as the kubelet of a cluster.
+
+`klet install --kubelet --replace`: the same on a machine that has a kubelet.
+"""
+_UNINSTALL_EXAMPLES = """Examples:
+
+`klet uninstall`: the machine as before, with images and logs in the state directory.
+
+`klet uninstall --purge`: without them.
+
+`klet uninstall --kubelet`: puts the kubelet back that was there before.
+"""
 
 
 def _json_help(cls: type[Struct]) -> str:
@@ -107,7 +133,8 @@ def up(
         as_json=_is_json(output),
         verbose=verbose,
     )
-    raise typer.Exit(run_up(options, check=check_manifest, progress=choose_progress(clock=clock), clock=clock))
+    progress = choose_progress(clock=clock)
+    raise typer.Exit(run_up(options, check=check_manifest, files=machine_files(), progress=progress, clock=clock))
 
 
 @app.command()
@@ -124,7 +151,99 @@ def down(
     from klet.cli.progress import choose_progress  # noqa: PLC0415
 
     clock = SystemClock()
-    raise typer.Exit(run_down(state_dir, should_purge=purge, progress=choose_progress(clock=clock), clock=clock))
+    progress = choose_progress(clock=clock)
+    raise typer.Exit(run_down(state_dir, should_purge=purge, files=machine_files(), progress=progress, clock=clock))
+
+
+@app.command(epilog=_INSTALL_EXAMPLES)
+def install(
+    kubelet: Annotated[bool, typer.Option("--kubelet", help=_KUBELET_HELP)] = False,
+    now: Annotated[
+        bool,
+        typer.Option("--now/--no-start", help="Start it now and wait until it is Ready, or only at the next boot."),
+    ] = True,
+    no_install: Annotated[
+        bool, typer.Option("--no-install", help="Install no packages; list the missing ones.")
+    ] = False,
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="With --kubelet: keep another kubelet aside; `klet uninstall` puts it back."),
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write files again that were changed by hand.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written, and do nothing.")] = False,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help=_json_help(InstallReport))] = "",
+    state_dir: StateDir = DEFAULT_STATE,
+) -> None:
+    """Have systemd start the node at boot: a containerd of its own, and the agent.
+
+    Run again, it writes what differs and restarts what changed. Pods keep running.
+    """
+    # Imported here for the same reason as above.
+    from klet.cli.install.commands import InstallOptions  # noqa: PLC0415
+
+    if replace and not kubelet:
+        raise typer.BadParameter("--replace is about another kubelet: it goes with --kubelet")
+    options = InstallOptions(
+        state=state_dir,
+        is_kubelet=kubelet,
+        should_start=now,
+        may_install=not no_install,
+        may_replace=replace,
+        is_forced=force,
+        is_dry_run=dry_run,
+        as_json=_is_json(output),
+    )
+    raise typer.Exit(_install_commands().install(options))
+
+
+@app.command(epilog=_UNINSTALL_EXAMPLES)
+def uninstall(
+    kubelet: Annotated[bool, typer.Option("--kubelet", help=_KUBELET_HELP)] = False,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Remove the state directory too: images, logs, records.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Remove files too that were changed by hand.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be removed, and do nothing.")] = False,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help=_json_help(InstallReport))] = "",
+    state_dir: StateDir = DEFAULT_STATE,
+) -> None:
+    """Undo `klet install`: stop the pods and the node, and remove the units."""
+    # Imported here for the same reason as above.
+    from klet.cli.install.commands import UninstallOptions  # noqa: PLC0415
+
+    if purge and kubelet:
+        raise typer.BadParameter("--purge is about a node's own data: with --kubelet, kubeadm reset removes it")
+    options = UninstallOptions(
+        state=state_dir,
+        is_kubelet=kubelet,
+        should_purge=purge,
+        is_forced=force,
+        is_dry_run=dry_run,
+        as_json=_is_json(output),
+    )
+    raise typer.Exit(_install_commands().uninstall(options))
+
+
+@app.command(hidden=True)
+def boot(
+    step: Annotated[str, typer.Argument(metavar="prepare|images", help="Which part of the start.")],
+    state_dir: StateDir = DEFAULT_STATE,
+) -> None:
+    """What the units of an installed node run before and after they start containerd."""
+    # Imported here for the same reason as above.
+    import asyncio  # noqa: PLC0415
+
+    from klet.aio.clock import SystemClock  # noqa: PLC0415
+    from klet.cli.install.boot import BootStep, run_step  # noqa: PLC0415
+    from klet.cli.install.systemd import Systemd  # noqa: PLC0415
+    from klet.cli.progress import PlainProgress  # noqa: PLC0415
+
+    if step not in set(BootStep):
+        raise typer.BadParameter(f"{step} is no step: {', '.join(BootStep)}")
+    clock = SystemClock()
+    systemd = Systemd(root=machine_files().root)
+    node = find_node(state_dir)
+    asyncio.run(run_step(BootStep(step), node, systemd=systemd, progress=PlainProgress(clock=clock), clock=clock))
 
 
 @app.command()
@@ -231,6 +350,19 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _install_commands() -> "InstallCommands":
+    # Imported here for the same reason as above.
+    from klet.aio.clock import SystemClock  # noqa: PLC0415
+    from klet.cli.install.commands import InstallCommands  # noqa: PLC0415
+    from klet.cli.install.systemd import Systemd  # noqa: PLC0415
+    from klet.cli.progress import choose_progress  # noqa: PLC0415
+
+    clock, files = SystemClock(), machine_files()
+    return InstallCommands(
+        files=files, systemd=Systemd(root=files.root), progress=choose_progress(clock=clock), clock=clock
+    )
+
+
 def _duration(text: str, option: str) -> timedelta:
     try:
         duration = Duration.parse(text)
@@ -242,15 +374,8 @@ def _duration(text: str, option: str) -> timedelta:
 
 
 def _client(state_dir: Path) -> AgentClient:
-    paths = find_node(state_dir).paths
-    return AgentClient(socket_path=paths.agent_socket, is_supervised=lambda: _is_supervised(paths))
-
-
-def _is_supervised(paths: NodePaths) -> bool:
-    # Imported here: only asked when no agent answers.
-    from klet.cli.node.processes import read_pid_file  # noqa: PLC0415
-
-    return read_pid_file(paths.supervisor_pid) is not None
+    node = find_node(state_dir)
+    return AgentClient(socket_path=node.paths.agent_socket, advise=lambda: advise(node, machine_files()))
 
 
 def _is_json(output: str) -> bool:

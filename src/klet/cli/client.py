@@ -47,10 +47,10 @@ class OtherVersion(KletError):
 class AgentClient:
     """The calls that commands make. Each uses a connection of its own."""
 
-    def __init__(self, *, socket_path: Path, is_supervised: Callable[[], bool]) -> None:
+    def __init__(self, *, socket_path: Path, advise: Callable[[], str | None]) -> None:
         self._socket_path = socket_path
-        self._is_supervised = is_supervised
-        """Whether something will start the agent again when it has ended."""
+        self._advise = advise
+        """Returns what to do when no agent answers, if something starts it again when it has ended."""
 
     def is_healthy(self) -> bool:
         try:
@@ -148,8 +148,7 @@ class AgentClient:
         advice = "`klet up` starts one; for an agent of `klet run` name its --root-dir with --state-dir"
         # Who may not look at the node's processes gets the general advice.
         with contextlib.suppress(PermissionError):
-            if self._is_supervised():
-                advice = "the node is up and its supervisor starts the agent again: ask again in a few seconds"
+            advice = self._advise() or advice
         return AgentUnavailable(f"no agent answers at {self._socket_path} ({reason}); {advice}")
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -19,7 +20,12 @@ from klet.cli.apply_plan import PodKey, plan_apply, read_applied
 from klet.cli.checking import node_name
 from klet.cli.client import AgentClient, AgentUnavailable
 from klet.cli.down import run_down
+from klet.cli.install.installed import find_installed
+from klet.cli.install.machine_files import MachineFiles
+from klet.cli.install.systemd import Systemd
+from klet.cli.install.units import node_units
 from klet.cli.journal_feed import JournalFeed
+from klet.cli.keepers import advise, is_installed, is_kept
 from klet.cli.manifests import (
     Input,
     ManifestChecker,
@@ -31,7 +37,6 @@ from klet.cli.node.daemons import AGENT, daemon
 from klet.cli.node.host_ledger import HostLedger
 from klet.cli.node.node import LocalNode, NodeError, find_node, last_lines, locked, make_state_directory, require_root
 from klet.cli.node.preparation import NodePreparation
-from klet.cli.node.processes import read_pid_file
 from klet.cli.progress import CommandProgress
 from klet.cli.verdict import Broken, Done, Pending, Verdict
 from klet.cli.waiting import AppliedPod, PodWaiter, key_of
@@ -61,14 +66,22 @@ class Up:
     """One run of `klet up`."""
 
     def __init__(
-        self, *, node: LocalNode, options: UpOptions, check: ManifestChecker, progress: CommandProgress, clock: Clock
+        self,
+        *,
+        node: LocalNode,
+        options: UpOptions,
+        check: ManifestChecker,
+        files: MachineFiles,
+        progress: CommandProgress,
+        clock: Clock,
     ) -> None:
         self._node = node
+        self._files = files
         self._options = options
         self._check = check
         self._progress = progress
         self._clock = clock
-        self._client = AgentClient(socket_path=node.paths.agent_socket, is_supervised=self._is_supervised)
+        self._client = AgentClient(socket_path=node.paths.agent_socket, advise=partial(advise, node, files))
         self.is_up = False
         """Whether the pods were found ready, so that an interruption is an ordinary end."""
 
@@ -96,10 +109,10 @@ class Up:
             code = self._conclude(given, verdicts)
             if code:
                 return code
+            self.is_up = True
             self._print_up(awaited)
             if self._options.detach:
                 return code
-            self.is_up = True
             return self._follow(waiter, awaited, given)
 
     def _read(self) -> Input:
@@ -114,6 +127,14 @@ class Up:
             self._progress.error(error)
 
     def _prepare(self) -> None:
+        installed = find_installed(
+            self._node, files=self._files, systemd=Systemd(root=self._files.root), clock=self._clock
+        )
+        if installed is not None:
+            with self._progress.step("Installed node") as step:
+                step.note(f"runs as process {asyncio.run(installed.start())}")
+                asyncio.run(self._until_healthy())
+            return
         preparation = NodePreparation(node=self._node, ledger=HostLedger(), progress=self._progress, clock=self._clock)
         asyncio.run(preparation.run(may_install=self._options.may_install))
         with self._progress.step("Agent") as step:
@@ -125,9 +146,15 @@ class Up:
         began = self._clock.monotonic()
         while not self._client.is_healthy():
             if self._clock.monotonic() - began > AGENT_DEADLINE.total_seconds():
-                log = self._node.paths.logs / "agent.log"
-                raise NodeError(f"the agent does not answer; {log} ends with:\n{last_lines(log)}")
+                raise NodeError(f"the agent does not answer; {self._end_of_log()}")
             await self._clock.sleep(AGENT_POLL)
+
+    def _end_of_log(self) -> str:
+        if is_installed(self._node, self._files):
+            unit = node_units(self._node.names).agent
+            return Systemd(root=self._files.root).explain_failure(unit, "it runs")
+        log = self._node.paths.logs / "agent.log"
+        return f"{log} ends with:\n{last_lines(log)}"
 
     def _apply(self, given: Input) -> list[AppliedPod]:
         paths = self._node.paths
@@ -171,7 +198,10 @@ class Up:
     def _print_up(self, awaited: Sequence[AppliedPod]) -> None:
         own = {pod.key for pod in awaited}
         others = sorted({key.label for pod in self._pods() if (key := key_of(pod)) not in own})
-        if self._options.detach:
+        if is_installed(self._node, self._files):
+            end = "It is installed and starts at boot with these pods."
+            end += "" if self._options.detach else " Ctrl-C ends this command only."
+        elif self._options.detach:
             place = "" if self._node.is_default else f" --state-dir {self._node.paths.state}"
             end = f"`klet down{place}` takes it down."
         elif others:
@@ -197,7 +227,7 @@ class Up:
         """Show what happens until Ctrl-C or until the node is gone; with --watch apply what changes."""
         while True:
             waiter.show_records(FILES_SECONDS)
-            if not self._is_supervised():
+            if not is_kept(self._node, self._files):
                 return self._print_gone()
             if self._is_going():
                 continue
@@ -207,9 +237,6 @@ class Up:
                 self._print_problems(given)
                 with locked(self._node):
                     awaited = self._apply(given)
-
-    def _is_supervised(self) -> bool:
-        return read_pid_file(self._node.paths.supervisor_pid) is not None
 
     def _is_going(self) -> bool:
         """Return whether another command takes the node down: it forgets the applied pods before it stops anything."""
@@ -223,13 +250,15 @@ class Up:
         return 1
 
 
-def run_up(options: UpOptions, *, check: ManifestChecker, progress: CommandProgress, clock: Clock) -> int:
+def run_up(
+    options: UpOptions, *, check: ManifestChecker, files: MachineFiles, progress: CommandProgress, clock: Clock
+) -> int:
     require_root("up")
     node = find_node(options.state)
     # A service manager's stop and a terminal that was closed are the same wish as Ctrl-C.
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGHUP, _interrupt)
-    up = Up(node=node, options=options, check=check, progress=progress, clock=clock)
+    up = Up(node=node, options=options, check=check, files=files, progress=progress, clock=clock)
     try:
         return up.run()
     except KeyboardInterrupt:
@@ -237,10 +266,13 @@ def run_up(options: UpOptions, *, check: ManifestChecker, progress: CommandProgr
         if options.detach:
             progress.show("Interrupted; what was started stays. `klet down` takes it away.")
             return INTERRUPTED
+        if is_installed(node, files):
+            progress.show("Interrupted; the node is installed and stays, with its pods. `klet down` stops it.")
+            return 0 if up.is_up else INTERRUPTED
         if not up.is_up:
             progress.show("Interrupted; the node is taken down.")
     with suppress(KeyboardInterrupt):
-        run_down(options.state, should_purge=False, progress=progress, clock=clock)
+        run_down(options.state, should_purge=False, files=files, progress=progress, clock=clock)
         return 0 if up.is_up else INTERRUPTED
     progress.error("interrupted while taking the node down; `klet down` finishes it")
     return INTERRUPTED

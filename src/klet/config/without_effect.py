@@ -39,7 +39,6 @@ class Row(Struct, frozen=True):
 
 
 _EVICTION: Final = "pods are not evicted"
-_LOG_ROTATION: Final = "container logs are not rotated"
 _IMAGE_GC: Final = "unused images are not removed"
 _CPUS: Final = "there is no CPU manager: containers run on all CPUs"
 _MEMORY: Final = "there is no memory manager"
@@ -47,7 +46,6 @@ _TOPOLOGY: Final = "there is no topology manager"
 _ENFORCED: Final = "no cgroup enforces reservations"
 _REPORTED: Final = "it only lowers what the Node reports as allocatable: no cgroup keeps pods from using it"
 _SHUTDOWN: Final = "pods are not stopped in order when the machine shuts down"
-_TRACING: Final = "nothing is traced"
 _PULLS: Final = "pulls are neither counted nor made to wait for one another"
 _UNCHECKED: Final = "an image that is present is used without a check of the pod's credentials"
 _JSON: Final = "klet speaks JSON to the API server: it is decoded in a third of the time that protobuf takes"
@@ -62,15 +60,9 @@ FIELDS: Final = (
     Row("enableSystemLogHandler", "/logs/ is not served", honoured=False),
     Row("enableSystemLogQuery", "/logs/ is not served"),
     Row("streamingConnectionIdleTimeout", _UPSTREAM),
-    Row("tracing.endpoint", _TRACING),
-    Row("tracing.samplingRatePerMillion", _TRACING),
     Row("podCIDR", "a node without an API server takes the pod network of its runtime"),
     Row("hairpinMode", _UPSTREAM),
     Row("volumePluginDir", "there are no FlexVolumes"),
-    Row("containerLogMaxSize", _LOG_ROTATION),
-    Row("containerLogMaxFiles", _LOG_ROTATION),
-    Row("containerLogMaxWorkers", _LOG_ROTATION),
-    Row("containerLogMonitorInterval", _LOG_ROTATION),
     Row("contentType", _JSON, honoured="application/json"),
     Row("kubeletCgroups", "the agent stays in the cgroup in which it was started"),
     Row("systemCgroups", "processes stay in the cgroups in which they are"),
@@ -91,7 +83,6 @@ FIELDS: Final = (
     Row("makeIPTablesUtilChains", _IPTABLES, honoured=False),
     Row("iptablesMasqueradeBit", _UPSTREAM),
     Row("iptablesDropBit", _UPSTREAM),
-    Row("oomScoreAdj", "the agent keeps the OOM score with which it was started"),
     Row("kernelMemcgNotification", _EVICTION),
     Row("registryPullQPS", _PULLS, honoured=0),
     Row("registryBurst", _PULLS),
@@ -142,7 +133,7 @@ _CLIENT_GATES: Final = _names(
 GATES: Final = _CLIENT_GATES | _names(
     """
     CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CSIServiceAccountTokenSecrets CSIVolumeHealth
-    ChangeContainerStatusOnKubeletRestart ComponentFlagz ComponentStatusz ContainerCheckpoint
+    ChangeContainerStatusOnKubeletRestart ComponentFlagz ComponentStatusz
     ContextualLogging DRAAdminAccess DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaintRules
     DRADeviceTaints DRAExtendedResource DRAPartitionableDevices DRAPrioritizedList DRAResourceClaimDeviceStatus
     DisableCPUQuotaWithExclusiveCPUs DisableNodeKubeProxyVersion EventedPLEG GenericWorkload GitRepoVolumeDriver
@@ -152,7 +143,7 @@ GATES: Final = _CLIENT_GATES | _names(
     KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
     KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
     LocalStorageCapacityIsolationFSQuotaMonitoring MutableCSINodeAllocatableCount NodeLogQuery
-    PodAndContainerStatsFromCRI PodLogsQuerySplitStreams PodReadyToStartContainersCondition ProcMountType
+    PodAndContainerStatsFromCRI PodReadyToStartContainersCondition ProcMountType
     ReloadKubeletServerCertificateFile ResourceHealthStatus
     SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod
     TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions VolumeLimitScaling
@@ -167,8 +158,8 @@ def describe_without_effect(
     """Name each setting of the table that is not at its default. `given` are the flags of the command line."""
     default = default_configuration(gates)
     for row in FIELDS:
-        value = _value(config, row.name)
-        if row.name != POLICY and value not in (_value(default, row.name), row.honoured):
+        value = get_field(config, row.name)
+        if row.name != POLICY and value not in (get_field(default, row.name), row.honoured):
             yield _warn(named(row.name), row)
     if config.image_pull_credentials_verification_policy not in ("", NEVER_VERIFY):
         policy = config.image_pull_credentials_verification_policy
@@ -197,12 +188,6 @@ def refuse_unkept_policy(config: KubeletConfiguration, gates: FeatureGates) -> N
 
 def _warn(name: str, row: Row) -> str:
     return f"{name}: {row.missing}" if row.is_partly else f"{name} has no effect yet: {row.missing}"
-
-
-def _value(config: KubeletConfiguration, path: str) -> object:
-    if path.startswith("tracing.") and config.tracing is None:
-        return None
-    return get_field(config, path)
 
 
 def _default_of(name: str) -> object:

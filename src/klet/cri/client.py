@@ -3,21 +3,36 @@
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Final
 
 from klet.cri import calls, checks
 from klet.cri.connection import CriTransport, open_connection
-from klet.cri.errors import CriError, DeadlineExceeded, ExecTimeout, InvalidRuntime, ResourceExhausted
+from klet.cri.errors import (
+    Code,
+    CriError,
+    DeadlineExceeded,
+    ExecTimeout,
+    InvalidRuntime,
+    ResourceExhausted,
+    error_for,
+)
+from klet.model.tracing import Tracer
 from klet.wire import cri_v1_pb2 as pb
+
+_LONGEST_CHECKPOINT: Final = 365 * 24 * 3600
+"""Seconds; gRPC takes a deadline of more than two centuries for one that has passed."""
 
 
 @asynccontextmanager
-async def connect(*, runtime_endpoint: str, image_endpoint: str = "", timeout: timedelta) -> AsyncIterator["CriClient"]:
+async def connect(
+    *, runtime_endpoint: str, image_endpoint: str = "", timeout: timedelta, tracer: Tracer | None = None
+) -> AsyncIterator["CriClient"]:
     """Yield a client whose runtime has shown that it speaks CRI v1; without an image endpoint the runtime's is used."""
-    async with open_connection(runtime_endpoint) as runtime:
+    async with open_connection(runtime_endpoint, tracer=tracer) as runtime:
         if image_endpoint in ("", runtime_endpoint):
             yield await _validated(CriClient(runtime=runtime, images=runtime, timeout=timeout))
         else:
-            async with open_connection(image_endpoint) as images:
+            async with open_connection(image_endpoint, tracer=tracer) as images:
                 yield await _validated(CriClient(runtime=runtime, images=images, timeout=timeout))
 
 
@@ -151,9 +166,14 @@ class CriClient:
         return answer
 
     async def checkpoint_container(self, request: pb.CheckpointContainerRequest) -> pb.CheckpointContainerResponse:
-        return await self._runtime.call(
-            calls.CHECKPOINT_CONTAINER, request, timeout=max(self._timeout, timedelta(seconds=request.timeout))
-        )
+        """Make a checkpoint. The request timeout is the shortest that the runtime is given, as upstream."""
+        if request.timeout < 0:
+            raise error_for(Code.INVALID_ARGUMENT, "CheckpointContainer requires the timeout value to be > 0")
+        wanted = pb.CheckpointContainerRequest()
+        wanted.CopyFrom(request)
+        wanted.timeout = max(request.timeout, self._timeout // timedelta(seconds=1))
+        deadline = max(self._timeout, timedelta(seconds=min(request.timeout, _LONGEST_CHECKPOINT)))
+        return await self._runtime.call(calls.CHECKPOINT_CONTAINER, wanted, timeout=deadline)
 
     def get_container_events(self, request: pb.GetEventsRequest) -> AsyncGenerator[pb.ContainerEventResponse, None]:
         return self._runtime.stream(calls.GET_CONTAINER_EVENTS, request)

@@ -11,6 +11,8 @@ import grpc
 from grpc import aio
 
 from klet.cri.errors import Code, CriError, error_for
+from klet.cri.traced import build_interceptors
+from klet.model.tracing import Tracer
 from klet.model.verbosity import REQUEST_STARTS, REQUESTS
 from klet.wire.methods import Method, RequestT, ResponseT, answer_reader
 
@@ -45,10 +47,11 @@ class CriTransport(Protocol):
 
 @asynccontextmanager
 async def open_connection(
-    endpoint: str, *, metadata: tuple[tuple[str, str], ...] = ()
+    endpoint: str, *, metadata: tuple[tuple[str, str], ...] = (), tracer: Tracer | None = None
 ) -> AsyncIterator["CriConnection"]:
     """Yield a connection that is opened at the first call and again whenever it was lost."""
-    async with aio.insecure_channel(_target(endpoint), options=_OPTIONS) as channel:
+    interceptors = build_interceptors(tracer) if tracer is not None else None
+    async with aio.insecure_channel(_target(endpoint), options=_OPTIONS, interceptors=interceptors) as channel:
         yield CriConnection(channel=channel, endpoint=endpoint, metadata=metadata)
 
 

@@ -1,6 +1,7 @@
 """Publishes Kubernetes Events (event recorder): every cause record whose reason is an Event becomes one.
 
-Recording never waits. What cannot be written is tried again for a while; what comes too fast is dropped.
+Recording never waits. An Event is published as soon as those before it are; the client limits the rate, as upstream's
+does (eventRecordQPS). What cannot be written is tried again for a while; what comes too fast is dropped.
 """
 
 import asyncio
@@ -13,7 +14,6 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from klet.aio.clock import Clock
-from klet.aio.tasks import first_of
 from klet.api.event import Event, EventSource
 from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod
@@ -24,22 +24,13 @@ from klet.events.correlator import LONGEST_MESSAGE, Correlator, Count, Discard, 
 from klet.model.causes import CauseId, CauseRecorder, Finding, FindingSubject
 from klet.model.foreign_text import shorten
 from klet.model.pods import PodUID
-from klet.model.reasons import EventType
-from klet.model.roles import EventApi, PodStarts
+from klet.model.roles import EventApi
 
 logger = logging.getLogger(__name__)
 
 QUEUE: Final = 1000
-CROWDED: Final = QUEUE // 2
-"""When more wait, they are published at once, before some have to be dropped."""
 TRIES: Final = 12
 PAUSE: Final = timedelta(seconds=10)
-AT_ONCE: Final = 10
-"""So many are published without a pause."""
-FLOOD: Final = timedelta(seconds=10)
-"""The pause between two Events after that."""
-PATIENCE: Final = timedelta(seconds=30)
-"""How long at most Events wait for pods that start."""
 COMPONENT: Final = "kubelet"
 
 
@@ -52,7 +43,11 @@ class EventRefused(KletError):
 
 
 class EventGone(EventRefused):
-    """The Event to update does not exist any more."""
+    """The Event to update does not exist any more, or the namespace of a new one."""
+
+
+class EventUnneeded(EventRefused):
+    """The Event is there already, or its namespace is being deleted."""
 
 
 class Pods(Protocol):
@@ -69,8 +64,6 @@ class EventingRecorder:
         self._clock = clock
         self._queue: deque[tuple[Finding, Time]] = deque()
         self._arrived = asyncio.Event()
-        self._warnings = 0
-        self._pressing = asyncio.Event()
         self._dropped = 0
 
     def record(self, finding: Finding, *, parent: CauseId | None = None) -> CauseId:
@@ -78,25 +71,18 @@ class EventingRecorder:
         if finding.decision.event_type is not None:
             if len(self._queue) == QUEUE:
                 # The oldest is dropped: when the API server is back, users need what happened last.
-                oldest, _ = self._take()
+                oldest, _ = self._queue.popleft()
                 logger.debug("Event dropped: too many wait", extra={"reason": str(oldest.decision)})
                 self._dropped += 1
             if len(finding.message) > LONGEST_MESSAGE // 4:
                 finding = replace(finding, message=shorten(finding.message, LONGEST_MESSAGE))
             self._queue.append((finding, Time.of(self._clock.now())))
             self._arrived.set()
-            self._warnings += finding.decision.event_type is EventType.WARNING
-            self._note_pressing()
         return cause
 
     @property
     def waiting(self) -> int:
         return len(self._queue)
-
-    @property
-    def has_warning(self) -> bool:
-        """Whether a warning is among those that wait."""
-        return self._warnings > 0
 
     def take_dropped(self) -> int:
         """Return how many were dropped since the last call."""
@@ -108,27 +94,13 @@ class EventingRecorder:
         while not self._queue:
             self._arrived.clear()
             await self._arrived.wait()
-        return self._take()
-
-    async def until_pressing(self) -> None:
-        """Return as soon as there is a warning among those that wait, or there are very many."""
-        await self._pressing.wait()
-
-    def _take(self) -> tuple[Finding, Time]:
-        taken = self._queue.popleft()
-        self._warnings -= taken[0].decision.event_type is EventType.WARNING
-        self._note_pressing()
-        return taken
-
-    def _note_pressing(self) -> None:
-        if self._warnings or len(self._queue) > CROWDED:
-            self._pressing.set()
-        else:
-            self._pressing.clear()
+        return self._queue.popleft()
 
 
 class EventWriter:
     """Writes Events in the order in which things happened."""
+
+    name = "events"
 
     def __init__(
         self,
@@ -136,7 +108,6 @@ class EventWriter:
         findings: EventingRecorder,
         pods: Pods,
         api: EventApi,
-        starts: PodStarts,
         node_name: str,
         clock: Clock,
         randomness: random.Random,
@@ -144,61 +115,78 @@ class EventWriter:
         self._findings = findings
         self._pods = pods
         self._api = api
-        self._starts = starts
         self._node_name = node_name
         self._clock = clock
         self._randomness = randomness
         self._correlator = Correlator()
         self._given_up = 0
+        self._begun: Post | Count | None = None
+        """What is being written; it stays if the writer is cancelled meanwhile."""
+
+    @property
+    def waiting(self) -> int:
+        return self._findings.waiting + (self._begun is not None)
 
     async def run(self) -> None:
-        flood = 0
         while True:
-            finding, at = await self._findings.next()
-            if finding.decision.event_type is EventType.NORMAL:
-                await self._let_starts_go_first(at)
-            event = self._make(finding, at)
-            match self._correlator.decide(event, now=self._clock.now()):
-                case Post(first):
-                    await self._write(first, is_new=True)
-                case Count(again):
-                    await self._write(again, is_new=False)
-                case Discard():
-                    logger.debug("Event dropped: too many of its kind", extra={"reason": event.reason})
-            waiting = self._findings.waiting
-            flood = max(flood, waiting) if waiting > AT_ONCE else 0
-            if flood and not self._findings.has_warning:
-                # Many Events at once mean that pods start, and their statuses matter more.
-                await self._clock.sleep(FLOOD / flood)
+            await self._decide_next()
+            await self._write_with_retries()
 
-    async def _let_starts_go_first(self, at: Time) -> None:
-        """Wait while pods start, because their requests go first, unless there is a warning."""
-        patience = min(PATIENCE - (self._clock.now() - at), PATIENCE)
-        if self._starts.is_busy and patience > timedelta(0):
-            calm = first_of(self._starts.until_idle(), self._findings.until_pressing())
-            await self._clock.wait(calm, at_most=patience)
+    async def drain(self) -> None:
+        """Write what waits, when the agent stops and `run` has ended; without an answer the rest stays."""
+        try:
+            while self.waiting:
+                if self._begun is None:
+                    await self._decide_next()
+                await self._write()
+        except EventsUnreachable as error:
+            logger.debug("Events not written before the end", extra={"error": str(error)})
 
-    async def _write(self, event: Event, *, is_new: bool) -> None:
+    async def _decide_next(self) -> None:
+        finding, at = await self._findings.next()
+        event = self._make(finding, at)
+        decision = self._correlator.decide(event, now=self._clock.now())
+        if isinstance(decision, Discard):
+            logger.debug("Event dropped: too many of its kind", extra={"reason": event.reason})
+        else:
+            self._begun = decision
+
+    async def _write_with_retries(self) -> None:
         for turn in range(TRIES):
             try:
-                if is_new:
-                    await self._api.create(event)
-                else:
-                    await self._api.patch_count(event)
-                self._log_losses()
-                return
-            except EventRefused as error:
-                if isinstance(error, EventGone) and not is_new:
-                    is_new = True
-                    continue
-                # For a new Event the namespace is gone: upstream does not retry it either.
-                logger.warning("Event refused", extra={"reason": event.reason, "error": str(error)})
+                await self._write()
                 return
             except EventsUnreachable as error:
-                logger.debug("Event not written yet", extra={"reason": event.reason, "error": str(error)})
+                logger.debug("Event not written yet", extra={"error": str(error)})
                 await self._clock.sleep(PAUSE if turn else PAUSE * self._randomness.random())
-        logger.debug("Event given up", extra={"reason": event.reason})
+        logger.debug("Event given up")
+        self._begun = None
         self._given_up += 1
+
+    async def _write(self) -> None:
+        """Write what was begun; raises EventsUnreachable, and then it may be tried again."""
+        begun = self._begun
+        if begun is None:
+            return
+        try:
+            if isinstance(begun, Count):
+                await self._count(begun.event)
+            else:
+                await self._api.create(begun.event)
+            self._log_losses()
+        except (EventGone, EventUnneeded) as error:
+            # Common for pods whose namespace is being deleted; and a request whose answer was lost had succeeded.
+            logger.debug("Event not needed any more", extra={"reason": begun.event.reason, "error": str(error)})
+        except EventRefused as error:
+            logger.warning("Event refused", extra={"reason": begun.event.reason, "error": str(error)})
+        self._begun = None
+
+    async def _count(self, event: Event) -> None:
+        try:
+            await self._api.patch_count(event)
+        except EventGone:
+            # Events are kept for an hour or so: this one begins again.
+            await self._api.create(event)
 
     def _log_losses(self) -> None:
         """Log dropped Events once, when Events can be written again."""

@@ -20,7 +20,7 @@ def read_bytes(path: Path, *, limit: int = READ_LIMIT) -> bytes:
     """Read a regular or kernel file, refusing one that is longer than `limit`."""
     try:
         with open(path, "rb", buffering=0) as file:
-            data = b""
+            data = bytearray()
             # In pieces: for /proc/sys the kernel allocates as much as is asked for, and refuses too much.
             while len(data) <= limit and (piece := file.read(min(_PIECE, limit + 1 - len(data)))):
                 data += piece
@@ -28,7 +28,7 @@ def read_bytes(path: Path, *, limit: int = READ_LIMIT) -> bytes:
         raise file_error("read", path, error) from error
     if len(data) > limit:
         raise FileError(f"cannot read {path}: it is longer than {limit} bytes", path=path)
-    return data
+    return bytes(data)
 
 
 def read_text(path: Path, *, limit: int = READ_LIMIT) -> str:
@@ -61,7 +61,8 @@ def write_text(path: Path, text: str) -> None:
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o600, sync: bool = True) -> None:
     """Replace a file so that a reader, or a crash, sees the old content or the new, never a part.
 
-    Without `sync` that is true of a crash of the process only; one of the machine may leave any of it.
+    When it returns, the new content survives the loss of power. Without `sync` all this is true of a crash of the
+    process only; a loss of power may leave the old content, the new, a part of it, or an empty file.
     The temporary file begins with a dot, which upstream's checkpoint store skips when it lists.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
@@ -75,6 +76,8 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600, sync: bool = Tru
                 if sync:
                     os.fsync(file.fileno())
             temporary.replace(path)
+            if sync:
+                sync_directory(path.parent)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 temporary.unlink()
@@ -83,16 +86,21 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600, sync: bool = Tru
         raise file_error("write", path, error) from error
 
 
-def sync_file(path: Path) -> None:
-    """Return when what a file holds is on the disk."""
+def sync_directory(path: Path) -> None:
+    """Return when the names in a directory are on the disk: a file that was synced may have lost its name else."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise file_error("write", path, error) from error
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_directories(path: Path, *, mode: int) -> None:
+    """Make a directory and those above it that are missing, so that they survive the loss of power."""
+    missing = [each for each in (path, *path.parents) if not each.is_dir()]
+    path.mkdir(mode=mode, parents=True, exist_ok=True)
+    for each in reversed(missing):
+        sync_directory(each.parent)
 
 
 def remove_file(path: Path) -> None:

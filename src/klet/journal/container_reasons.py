@@ -39,6 +39,8 @@ class PodContainer(Struct, frozen=True, kw_only=True):
     status: ContainerStatus
     records: Evidence
     is_init: bool = False
+    reboots: tuple[Cause, ...] = ()
+    """Of the node."""
 
     @property
     def who(self) -> str:
@@ -188,6 +190,12 @@ def _how(
         limit = given.limits.get("memory") if given is not None else None
         limited = f" (its memory limit is {limit})" if limit is not None else ""
         return "OOMKilled", f"{container.who} was killed because it ran out of memory{limited}{times}", {}
+    if (reboot := _fatal_reboot(container)) is not None:
+        restarted = "restarted" if container.status.state.running is not None else "ended"
+        measured = reboot.finding.measurements
+        away = f", which was away for {measured['awaySeconds']:g} s" if "awaySeconds" in measured else ""
+        text = f"{container.who} {restarted} because the node rebooted{away}{times}"
+        return str(Reason.NODE_REBOOTED), text, {"bootId": measured.get("bootId", "")}
     how = f"by signal {ended.signal}" if ended.signal else f"with exit code {ended.exit_code}"
     said = plain_error(" ".join(ended.message.split()))[:LONGEST_WORDS]
     last_words = f'; it said: "{said}"' if said else ""
@@ -198,6 +206,13 @@ def _fatal_probe(run: Evidence) -> Cause | None:
     """Return the last answer of the probe for which a run was ended, if it was."""
     kill = run.of(Reason.KILLING).where(lambda cause: "probe" in cause.finding.measurements).newest
     return _unhealthy(run.before(kill), "liveness", "startup") if kill is not None else None
+
+
+def _fatal_reboot(container: PodContainer) -> Cause | None:
+    """Return the reboot of the node that ended a container, if one did."""
+    end = container.ended_run.newest_of(Reason.EXITED)
+    by_id = {reboot.id: reboot for reboot in container.reboots}
+    return by_id.get(end.parent) if end is not None and end.parent is not None else None
 
 
 def _failing_probe(container: PodContainer, *, now: datetime) -> StateReason | None:

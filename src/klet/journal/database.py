@@ -133,9 +133,12 @@ class Database:
 
 
 def set_aside(path: Path, *, stamp: str) -> Path:
-    """Rename a damaged journal, with its side files, out of the way; returns the new name."""
+    """Rename a damaged journal, with its side files, out of the way; returns the new name.
+
+    The journal itself comes last: side files must never be left to a new one.
+    """
     target = path.with_name(f"{path.name}.corrupt-{stamp}")
-    for side in ("", "-wal", "-shm"):
+    for side in ("-wal", "-shm", ""):
         source = path.with_name(path.name + side)
         if source.exists():
             source.rename(target.with_name(target.name + side))

@@ -71,7 +71,7 @@ def diagnose(
         return _remembered(newest)
     records = histories.get(pod.metadata.uid, Evidence(()))
     state = _state_of(pod)
-    reasons = list(_find_reasons(pod, records, state, node, now=now))
+    reasons = list(_find_reasons(pod, records, state, node, reboots=story.reboots, now=now))
     manifest = explain_manifest(newest)
     if manifest is not None:
         reasons.append(manifest)
@@ -83,14 +83,20 @@ def diagnose(
 
 
 def _find_reasons(
-    pod: Pod, records: Evidence, state: PodState, node: NodeTroubles, *, now: datetime
+    pod: Pod,
+    records: Evidence,
+    state: PodState,
+    node: NodeTroubles,
+    *,
+    reboots: tuple[Cause, ...],
+    now: datetime,
 ) -> Iterator[StateReason]:
     if pod.status.phase in {"Succeeded", "Failed"}:
         end = explain_end(pod, records)
         if end is not None:
             yield end
             return
-        for reason in _container_reasons(pod, records, now=now):
+        for reason in _container_reasons(pod, records, reboots, now=now):
             yield replace(reason, next=reason.next or "nothing: a pod that is over does not run again")
         return
     for error in node.errors:
@@ -106,7 +112,7 @@ def _find_reasons(
         yield from _stop_reasons(pod, records, silent, now=now)
         return
     place = None if state.ready else explain_place(records, now=now)
-    containers = list(_container_reasons(pod, records, now=now))
+    containers = list(_container_reasons(pod, records, reboots, now=now))
     if place is not None:
         yield place
     # Without a sandbox, the old states of the containers explain nothing.
@@ -129,17 +135,21 @@ def _stop_reasons(
         yield from _under_way(records)
 
 
-def _container_reasons(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[StateReason]:
+def _container_reasons(
+    pod: Pod, records: Evidence, reboots: tuple[Cause, ...], *, now: datetime
+) -> Iterator[StateReason]:
     init = {status.name: status for status in pod.status.init_container_statuses}
     for spec in pod.spec.init_containers:
         if (status := init.get(spec.name)) is not None:
-            pod_container = PodContainer(spec=spec, status=status, records=records.about(spec.name), is_init=True)
+            pod_container = PodContainer(
+                spec=spec, status=status, records=records.about(spec.name), is_init=True, reboots=reboots
+            )
             if (reason := explain_container(pod_container, now=now)) is not None:
                 yield reason
     own = {status.name: status for status in pod.status.container_statuses}
     for spec in pod.spec.containers:
         if (status := own.get(spec.name)) is not None:
-            pod_container = PodContainer(spec=spec, status=status, records=records.about(spec.name))
+            pod_container = PodContainer(spec=spec, status=status, records=records.about(spec.name), reboots=reboots)
             if (reason := explain_container(pod_container, now=now)) is not None:
                 yield reason
 

@@ -1,6 +1,7 @@
 """A journal without a file, for simulations: no I/O, no threads, the same answers."""
 
 from collections import deque
+from datetime import datetime
 from typing import Final
 
 from klet.aio.broadcast import Broadcast, Subscription
@@ -28,6 +29,11 @@ class MemoryJournal:
         self._causes.append(cause)
         self._news.send(cause)
         return cause.id
+
+    @property
+    def last_record_at(self) -> datetime | None:
+        """Return when the newest record was made, in this run or a previous one."""
+        return self._causes[-1].at if self._causes else None
 
     def all(self) -> tuple[Cause, ...]:
         """Return every record that is kept, oldest first."""

@@ -55,11 +55,13 @@ def diagnose_node(state: NodeState, records: Evidence) -> NodeDiagnosis:
     if state.node is not None and state.node.spec.unschedulable:
         text = "the node is cordoned: nothing new is scheduled on it"
         reasons.append(StateReason(kind=ReasonKind.PROGRESS, word=str(Reason.NODE_NOT_SCHEDULABLE), message=text))
+    is_well = not reasons
+    reasons += _past_reasons(records)
     since = f" since {ready.since:%H:%M:%S} UTC" if ready.since is not None else ""
     return NodeDiagnosis(
         is_ready=ready.status == TRUE,
         conditions=(ready, *others),
-        summary="" if reasons else f"nothing is wrong: the runtime and its network are well{since}",
+        summary="" if not is_well else f"nothing is wrong: the runtime and its network are well{since}",
         reasons=tuple(sorted(reasons, key=lambda reason: list(ReasonKind).index(reason.kind))),
     )
 
@@ -139,6 +141,19 @@ def _certificate_reasons(records: Evidence) -> Iterator[StateReason]:
         began = story.after(story.newest_of(Reason.CERTIFICATE_IN_FORCE)).first or story.newest
         found = story.newest.finding
         yield StateReason(word=str(found.decision), message=found.message, since=began.at, next=found.next)
+
+
+def _past_reasons(records: Evidence) -> Iterator[StateReason]:
+    """Return what happened to the node before this run of the agent: a reboot, and state that it did not survive."""
+    for cause in records.of(Reason.NODE_REBOOTED, Reason.STATE_FILE_DAMAGED).causes:
+        found = cause.finding
+        yield StateReason(
+            kind=ReasonKind.PAST,
+            word=str(found.decision),
+            message=found.message,
+            measurements=dict(found.measurements),
+            since=found.since or cause.at,
+        )
 
 
 def _is_about(purpose: str, cause: Cause) -> bool:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -22,12 +22,15 @@ from klet.journal.memory import DEFAULT_RECORDS
 from klet.journal.records import (
     CauseQuery,
     bound_finding,
+    from_microseconds,
     next_number,
     recorded_pods,
     select_causes,
     to_id,
 )
 from klet.model.causes import Cause, CauseId, Finding
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.model.verbosity import CHANGES
 
 logger = logging.getLogger(__name__)
@@ -39,6 +42,7 @@ GATHER: Final = timedelta(milliseconds=100)
 RETRY: Final = timedelta(seconds=5)
 """How long to wait after a failed write."""
 MOST_UNWRITTEN: Final = 10_000
+DECIDER: Final = "journal.store"
 
 
 class Journal:
@@ -54,6 +58,8 @@ class Journal:
         self._filled = asyncio.Event()
         self._last = 0
         self._dropped = 0
+        self._damaged: list[tuple[str, Path]] = []
+        """Files that were set aside and not recorded yet: records are made on the loop, files handled on the thread."""
         self._is_failing = False
         self._is_closed = False
         self._news = Broadcast[Cause]()
@@ -66,6 +72,12 @@ class Journal:
             self._note_failure(error)
         else:
             self._last = max(self._last, last)
+            self._record_damage()
+
+    @property
+    def last_record_at(self) -> datetime | None:
+        """Return when the newest record was made, in this run or a previous one."""
+        return from_microseconds(self._last) if self._last else None
 
     async def run(self) -> None:
         """Write out what is recorded, until cancelled; `close` writes the rest."""
@@ -87,6 +99,7 @@ class Journal:
         except JournalError as error:
             self._note_failure(error)
             return False
+        self._record_damage()
         # What was dropped meanwhile is older than what was just written and no longer at the front.
         while self._unwritten and self._unwritten[0].id <= batch[-1].id:
             self._unwritten.popleft()
@@ -145,6 +158,16 @@ class Journal:
         if not self._is_failing:
             self._is_failing = True
             logger.warning("Journal not written, will try again", extra={"error": str(error)})
+
+    def _record_damage(self) -> None:
+        while self._damaged:
+            error, aside = self._damaged.pop()
+            DecisionRecorder(self, decider=DECIDER).for_node().record(
+                Reason.STATE_FILE_DAMAGED,
+                f"{error}; it is set aside as {aside.name}",
+                measurements={"file": str(self._path), "setAside": str(aside)},
+                next_step="begin a new journal",
+            )
 
     def _last_written(self) -> int:
         return self._with_database(Database.last_number)
@@ -207,6 +230,7 @@ class Journal:
         except OSError as reason:
             raise JournalError(f"cannot set the damaged journal {self._path} aside: {reason.strerror}") from reason
         logger.error("Journal damaged, renamed and a new one started", extra={"error": str(error), "path": str(target)})
+        self._damaged.append((str(error), target))
 
 
 def _log_decision(cause: Cause) -> None:

@@ -57,6 +57,8 @@ class Timeline(Struct, frozen=True, kw_only=True):
 
     histories: tuple[PodHistory, ...]
     waiting: Waiting | None
+    reboots: tuple[Cause, ...] = ()
+    """Of the node, since the first record."""
 
     @property
     def steps(self) -> tuple[TimelineEntry, ...]:
@@ -66,15 +68,19 @@ class Timeline(Struct, frozen=True, kw_only=True):
 def build_timeline(causes: Iterable[Cause], *, node: Iterable[Cause] = ()) -> Timeline:
     """Build a timeline. Records may come in any order; ancestors that are not among them do not indent.
 
-    Of the records about the node, starts of the agent are added to the histories that went on through them.
+    Of the records about the node, starts of the agent and reboots are added to the histories that went on through them.
     """
     histories = _histories(sorted({cause.id: cause for cause in causes}.values(), key=lambda cause: cause.id))
     if not histories:
         return Timeline(histories=(), waiting=None)
     _, newest = histories[-1]
-    starts = [_as_restart(cause) for cause in node if cause.finding.decision == Reason.AGENT_STARTED]
+    about_node = list(node)
+    starts = [_as_restart(cause) for cause in about_node if cause.finding.decision == Reason.AGENT_STARTED]
+    reboots = [_as_ended(cause) for cause in about_node if cause.finding.decision == Reason.NODE_REBOOTED]
     return Timeline(
-        histories=tuple(_build_history(uid, history, starts) for uid, history in histories), waiting=_waiting(newest)
+        histories=tuple(_build_history(uid, history, [*starts, *reboots]) for uid, history in histories),
+        waiting=_waiting(newest),
+        reboots=tuple(reboots),
     )
 
 
@@ -100,14 +106,20 @@ def _histories(ordered: list[Cause]) -> list[tuple[str, list[Cause]]]:
 
 def _begins(cause: Cause, history: list[Cause]) -> bool:
     decision = cause.finding.decision
-    return decision == Reason.AGENT_STARTED or (
-        decision == Reason.POD_ADDED and any(_is_ending(earlier) for earlier in history)
-    )
+    if decision == Reason.AGENT_STARTED:
+        # That the journal itself was damaged is the first record of the new one.
+        return any(earlier.finding.decision != Reason.STATE_FILE_DAMAGED for earlier in history)
+    return decision == Reason.POD_ADDED and any(_is_ending(earlier) for earlier in history)
 
 
 def _as_restart(cause: Cause) -> Cause:
     finding = replace(cause.finding, decision=Reason.AGENT_RESTARTED, message="the agent was started again", next="")
     return replace(cause, finding=finding)
+
+
+def _as_ended(cause: Cause) -> Cause:
+    """Return the record of a reboot as pods show it: what the node does next is in the lines that follow."""
+    return replace(cause, finding=replace(cause.finding, next=""))
 
 
 def _build_history(uid: str, ordered: list[Cause], starts: list[Cause]) -> PodHistory:

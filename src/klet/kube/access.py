@@ -41,6 +41,18 @@ class KeyPair(Struct, frozen=True):
         is_one_file = self.certificate.path is not None and self.certificate.path == self.key.path
         return certificate, certificate if is_one_file else self.key.read()
 
+    def stamp(self) -> tuple[object, ...]:
+        """Return what changes whenever `read` may return something else, for less than a read costs; raises OSError."""
+        if self.successor is not None:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                return (_stamp(self.successor),)
+        return tuple(None if each.path is None else _stamp(each.path) for each in (self.certificate, self.key))
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    found = path.stat()
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
 
 class ExecPlugin(HidesFields, frozen=True):
     """A program that prints an ExecCredential."""

@@ -9,7 +9,7 @@ import msgspec
 
 from klet.aio.clock import Clock
 from klet.api.base import ApiObject
-from klet.api.codec import DecodeError, decode, encode, to_builtins
+from klet.api.codec import DecodeError, decode, encode
 from klet.api.kinds import kind_of
 from klet.api.meta import DeleteOptions, ObjectList, Preconditions, Status
 from klet.kube.errors import ApiError, KubeError, Unauthorized, api_error
@@ -76,6 +76,10 @@ class KubeClient:
     async def create(self, obj: T, namespace: str = "") -> T:
         path = kind_of(type(obj)).path(namespace)
         return await self._ask(type(obj), HttpRequest("POST", path, body=_body(obj)))
+
+    async def submit(self, obj: ApiObject, namespace: str = "") -> None:
+        """Create an object as `create` does, without reading what the server made of it."""
+        await self._send(HttpRequest("POST", kind_of(type(obj)).path(namespace), body=_body(obj)))
 
     async def create_sub(self, struct: type[ApiObject], name: str, namespace: str, subresource: str, body: S) -> S:
         """Post to a subresource that answers with what was posted (`token`, `eviction`, `binding`)."""
@@ -166,4 +170,6 @@ def refusal(answer: HttpAnswer) -> ApiError:
 def _body(obj: ApiObject) -> bytes:
     """Return an object with the names that its type does not store twice."""
     kind = kind_of(type(obj))
-    return encode({**to_builtins(obj), "apiVersion": kind.api_version, "kind": kind.name})
+    names = b'{"apiVersion":"%b","kind":"%b"' % (kind.api_version.encode(), kind.name.encode())
+    fields = encode(obj)
+    return names + b"}" if fields == b"{}" else names + b"," + fields[1:]

@@ -48,6 +48,8 @@ class Credentials:
     def __init__(self, *, login: Login, clock: Clock) -> None:
         self._login = login
         self._clock = clock
+        self._pair: tuple[tuple[object, ...], tuple[bytes, bytes]] | None = None
+        """The client certificate and its key as they were last read, and the stamp of their files then."""
         self._token = _TokenFile(login.token_file, clock) if login.token_file is not None else None
         self._plugin = _Plugin(login.plugin, clock) if login.plugin is not None else None
 
@@ -69,7 +71,11 @@ class Credentials:
         give_up = self._clock.monotonic() + PAIR_PATIENCE.total_seconds()
         while True:
             try:
-                return pair.read()
+                # A request costs little more than this: the files are read again only if they may have changed.
+                stamp = pair.stamp()
+                if self._pair is None or self._pair[0] != stamp:
+                    self._pair = (stamp, pair.read())
+                return self._pair[1]
             except OSError as error:
                 if not isinstance(error, FileNotFoundError) or self._clock.monotonic() >= give_up:
                     raise CredentialError(f"client certificate not read: {error}") from error

@@ -57,6 +57,10 @@ class ApiError(KubeError):
     def reason(self) -> str:
         return self.status.reason
 
+    def has_cause(self, reason: str) -> bool:
+        """Return whether the server names this among the causes of its refusal."""
+        return self.status.details is not None and any(each.reason == reason for each in self.status.details.causes)
+
 
 class NotFound(ApiError):
     """No such object, or no such resource."""
@@ -124,7 +128,8 @@ def api_error(status: Status, *, retry_after: timedelta | None = None) -> ApiErr
     if retry_after is None and seconds > 0:
         retry_after = timedelta(seconds=seconds)
     cls = _BY_REASON.get(status.reason) or _BY_CODE.get(status.code, ApiError)
-    causes = status.details.causes if status.details is not None else ()
-    if any(cause.reason == _VERSION_TOO_LARGE for cause in causes):
-        cls = Expired  # its state was put back: it would wait for a version that may never come
-    return cls(status, retry_after=retry_after)
+    error = cls(status, retry_after=retry_after)
+    if error.has_cause(_VERSION_TOO_LARGE):
+        # Its state was put back: it would wait for a version that may never come.
+        return Expired(status, retry_after=retry_after)
+    return error

@@ -9,7 +9,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final
@@ -21,7 +21,9 @@ from klet.kube.access import Access, Authority, NoVerification, PemSource
 from klet.kube.credentials import Credentials, CredentialSet
 from klet.kube.errors import CredentialError, KubeconfigError, Unreachable
 from klet.kube.reach import Reach
+from klet.kube.traced import note_response, start_request_span
 from klet.model.hidden_fields import HidesFields
+from klet.model.tracing import Tracer
 from klet.model.verbosity import REQUEST_STARTS, REQUESTS
 from klet.version import USER_AGENT
 
@@ -63,15 +65,22 @@ class HttpAnswer(HidesFields, frozen=True):
 class Transport:
     """Sends requests to one API server."""
 
-    def __init__(self, *, access: Access, credentials: Credentials) -> None:
+    def __init__(self, *, access: Access, credentials: Credentials, tracer: Tracer | None = None) -> None:
         self._access = access
+        self._tracer = tracer
         self._credentials = credentials
-        self._base = URL(access.server)
+        self._base = str(URL(access.server)).rstrip("/")
         self._session: aiohttp.ClientSession | None = None
         self._shown = CredentialSet()
         self._useless = CredentialSet()
         self._open: set[aiohttp.ClientResponse] = set()
         self._reach = Reach()
+        self._answered_at = 0.0
+
+    @property
+    def answered_at(self) -> float:
+        """When the server last sent anything, by the time of the event loop."""
+        return self._answered_at
 
     @property
     def reach(self) -> Reach:
@@ -83,6 +92,7 @@ class Transport:
         try:
             async with asyncio.timeout(timeout.total_seconds()), self._exchange(request) as response:
                 body = await response.read()
+                self._note_answer()
                 self._reach.answered(response.status)
                 return HttpAnswer(response.status, response.headers.get("Retry-After", ""), body)
         except TimeoutError as error:
@@ -99,7 +109,7 @@ class Transport:
             async with AsyncExitStack() as opened:
                 async with asyncio.timeout(silence.total_seconds()):
                     response = await opened.enter_async_context(self._exchange(request))
-                yield Stream(response, request, self._reach)
+                yield Stream(response, request, self._reach, self._note_answer)
         except _ConnectionsReplaced as error:
             raise _unreachable(request, str(error)) from error
         except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
@@ -131,7 +141,29 @@ class Transport:
             headers["Authorization"] = f"Bearer {shown.token}"
         if request.body is not None:
             headers["Content-Type"] = request.content_type
-        url = self._base.joinpath(request.path.lstrip("/"), encoded=True).with_query(list(request.query))
+        url = URL(f"{self._base}/{request.path.lstrip('/')}", encoded=True)
+        if request.query:
+            url = url.with_query(list(request.query))
+        if self._tracer is None:
+            async with self._request(session, request, url, headers) as response:
+                yield response
+            return
+        span = start_request_span(self._tracer, request.method, url)
+        try:
+            async with self._request(session, request, url, {**headers, **span.headers()}) as response:
+                note_response(span, response.status)
+                yield response
+        except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
+            span.set({"error.type": type(error).__name__})
+            span.fail(str(error))
+            raise
+        finally:
+            span.end()
+
+    @asynccontextmanager
+    async def _request(
+        self, session: aiohttp.ClientSession, request: HttpRequest, url: URL, headers: Mapping[str, str]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         began = asyncio.get_running_loop().time()
         _log_request(request, url)
         async with session.request(
@@ -171,9 +203,14 @@ class Transport:
             # No limit: each watched object holds a connection of its own, and none may wait for another.
             connector = aiohttp.TCPConnector(ssl=context, limit=0, socket_factory=_make_socket)
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT.total_seconds())
-            self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=True)
+            self._session = aiohttp.ClientSession(
+                connector=connector, timeout=timeout, auto_decompress=True, cookie_jar=aiohttp.DummyCookieJar()
+            )
             self._shown = shown
         return self._session
+
+    def _note_answer(self) -> None:
+        self._answered_at = asyncio.get_running_loop().time()
 
     def _unreachable(self, request: HttpRequest, why: str) -> Unreachable:
         error = _unreachable(request, why)
@@ -192,10 +229,17 @@ class _ConnectionsReplaced(aiohttp.ClientConnectionError):
 class Stream:
     """The body of an answer while it arrives."""
 
-    def __init__(self, response: aiohttp.ClientResponse, request: HttpRequest, reach: Reach) -> None:
+    def __init__(
+        self,
+        response: aiohttp.ClientResponse,
+        request: HttpRequest,
+        reach: Reach,
+        note_answer: Callable[[], None],
+    ) -> None:
         self._response = response
         self._request = request
         self._reach = reach
+        self._note_answer = note_answer
 
     @property
     def code(self) -> int:
@@ -207,8 +251,13 @@ class Stream:
         self._reach.answered(self.code)
         return HttpAnswer(self.code, self._response.headers.get("Retry-After", ""), body)
 
-    async def lines(self, *, silence: timedelta) -> AsyncGenerator[bytes, None]:
-        """Yield line by line, however long they are; raises Unreachable when nothing arrives for too long."""
+    async def lines(
+        self, *, silence: timedelta, when_silent: Callable[[], Awaitable[None]] | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield line by line, however long they are; raises Unreachable when nothing arrives for too long.
+
+        With `when_silent` that is called instead, after each such time, and decides by raising.
+        """
         kept: list[bytes] = []
         # A head alone does not count: it may be all that ever comes.
         is_counted = False
@@ -217,11 +266,15 @@ class Stream:
                 async with asyncio.timeout(silence.total_seconds()):
                     chunk = await self._response.content.readany()
             except TimeoutError as error:
+                if when_silent is not None:
+                    await when_silent()
+                    continue
                 silent = _unreachable(self._request, f"nothing for {silence.total_seconds():g} s")
                 self._reach.failed(str(silent))
                 raise silent from error
             if not chunk:
                 return
+            self._note_answer()
             if not is_counted:
                 self._reach.answered(self.code)
                 is_counted = True

@@ -1,5 +1,6 @@
 """One watch: a stream of changes to the objects of a kind, from a resource version on."""
 
+import asyncio
 import random
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -13,14 +14,23 @@ from klet.api.codec import DecodeError, decode
 from klet.api.kinds import kind_of
 from klet.api.meta import ObjectMeta, Status, WatchEvent, WatchEventType
 from klet.kube.client import refusal
-from klet.kube.errors import KubeError, api_error
+from klet.kube.errors import KubeError, Unreachable, api_error
 from klet.kube.throttle import Throttle
 from klet.kube.transport import HttpRequest, Transport
 
 T = TypeVar("T", bound=ApiObject)
 
-SILENCE: Final = timedelta(minutes=3)
-"""An API server sends a bookmark about each minute: a stream without any line for longer than this is broken."""
+SILENCE: Final = timedelta(minutes=1)
+"""A watch may rightly be silent for hours: an API server sends no bookmark for a kind in which nothing happens. After
+so long without any answer the server is asked for its version; only if that gets no answer is the watch broken."""
+FIRST_ANSWER: Final = timedelta(minutes=3)
+"""How long the server may take until the stream begins, even if it has nothing to send yet."""
+PROBE_TIMEOUT: Final = timedelta(seconds=10)
+SHORTEST_LIFE: Final = 300
+LONGEST_LIFE: Final = 600
+"""Seconds after which the API server is asked to end a watch: a random number between them."""
+OVERTIME: Final = timedelta(seconds=30)
+"""A watch that the server has not ended so long after its time is broken, as if a proxy had lost the server."""
 WATCH_LAG: Final = timedelta(minutes=1)
 """A watch that shows less than the answer to our own write for longer than that is no longer late: the API
 server may have been restored from a backup."""
@@ -54,16 +64,34 @@ class _Marked(ApiObject, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class WatchPatience(Struct, frozen=True, kw_only=True):
+    """How long to wait for what, on one watch."""
+
+    first_answer: timedelta = FIRST_ANSWER
+    silence: timedelta = SILENCE
+    probe_timeout: timedelta = PROBE_TIMEOUT
+    shortest_life: int = SHORTEST_LIFE
+    longest_life: int = LONGEST_LIFE
+    overtime: timedelta = OVERTIME
+
+
 class Watcher:
     """Opens watches on one API server."""
 
     def __init__(
-        self, *, transport: Transport, throttle: Throttle, randomness: random.Random, silence: timedelta = SILENCE
+        self,
+        *,
+        transport: Transport,
+        throttle: Throttle,
+        randomness: random.Random,
+        patience: WatchPatience | None = None,
     ) -> None:
         self._transport = transport
         self._throttle = throttle
         self._randomness = randomness
-        self._silence = silence
+        self._patience = patience or WatchPatience()
+        self._probing = asyncio.Lock()
+        """One probe for all watches that are silent."""
 
     async def watch(
         self, struct: type[T], scope: WatchScope, *, resource_version: str = "", with_list: bool = False
@@ -72,12 +100,13 @@ class Watcher:
 
         Raises Expired for a version that the server no longer knows, Unreachable when the stream breaks.
         """
+        # Spread, so that the watches of a cluster do not all come back at one time.
+        life = self._randomness.randint(self._patience.shortest_life, self._patience.longest_life)
         query = [
             *scope.selectors,
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
-            # Spread, so that the watches of a cluster do not all come back at one time.
-            ("timeoutSeconds", str(self._randomness.randint(300, 600))),
+            ("timeoutSeconds", str(life)),
         ]
         if resource_version:
             query.append(("resourceVersion", resource_version))
@@ -87,14 +116,28 @@ class Watcher:
             query += [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]
         await self._throttle.wait()
         request = HttpRequest("GET", kind_of(struct).path(scope.namespace), query)
-        # The silence ends a stream whose connection died without a FIN: TCP alone would wait for many minutes.
-        async with self._transport.stream(request, silence=self._silence) as stream:
+        ends_at = asyncio.get_running_loop().time() + life + self._patience.overtime.total_seconds()
+
+        async def check() -> None:
+            await self._check(request, ends_at)
+
+        async with self._transport.stream(request, silence=self._patience.first_answer) as stream:
             if stream.code >= 400:
                 raise refusal(await stream.answer())
-            async with aclosing(stream.lines(silence=self._silence)) as lines:
+            async with aclosing(stream.lines(silence=self._patience.silence, when_silent=check)) as lines:
                 async for line in lines:
                     if line:
                         yield _event(struct, line)
+
+    async def _check(self, request: HttpRequest, ends_at: float) -> None:
+        """Raise Unreachable if a silent watch is broken. A dead peer is noticed by TCP keep-alive (`transport.py`)."""
+        loop = asyncio.get_running_loop()
+        if loop.time() > ends_at:
+            raise Unreachable(f'GET "{request.path}": the watch is silent, and was not ended in time')
+        async with self._probing:
+            if loop.time() - self._transport.answered_at >= self._patience.silence.total_seconds():
+                # Any answer will do, also a refusal.
+                await self._transport.send(HttpRequest("GET", "/version"), timeout=self._patience.probe_timeout)
 
 
 def _event(struct: type[T], line: bytes) -> ObjectChange[T] | Bookmark:

@@ -32,6 +32,7 @@ class ContainerLogs:
             since=resolve_since(seconds=query.since_seconds, time=query.since_time, now=self._clock.now()),
             limit=query.limit_bytes,
             timestamps=query.timestamps,
+            stream=query.stream,
         )
 
         async def is_running() -> bool:

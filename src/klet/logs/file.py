@@ -5,6 +5,8 @@ write to log directories, so nothing below the directory of all logs is reached 
 """
 
 import os
+import zlib
+from enum import Enum
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -13,10 +15,26 @@ from msgspec import Struct
 from klet.host.beneath import open_directory, open_regular_in, split_end
 from klet.host.errors import FileError, FileMissing
 from klet.logs.line import LogError
+from klet.logs.rotation_plan import COMPRESSED
+from klet.logs.successors import Unpacker, find_next_name, find_own_name, is_open_for_writing
 
 CHUNK: Final = 64 * 1024
+_READS_PER_LOOK: Final = 16
+"""How often the name of the log is looked at while there is more to read."""
+_PATIENCE: Final = 10
+"""How often a follower comes back to a rotated file that nothing is written to, but that somebody has open."""
 DEPTH: Final = 3
 """A log is `<pod>/<container>/<file>` below the directory of all logs."""
+
+
+class _Stage(Enum):
+    """What is known of an open file."""
+
+    CURRENT = 0
+    REPLACED = 1
+    """Another file has its name."""
+    CLOSED = 2
+    """Nobody can write to it any more."""
 
 
 class LogFile:
@@ -26,8 +44,13 @@ class LogFile:
         self._path = path
         self._directory = directory
         self._descriptor = descriptor
+        self._unpacker: Unpacker | None = None
         self._position = 0
-        self._is_replaced = False
+        self._reads = 0
+        self._rotated: str | None = None
+        """The name that the open file has by now, once it was rotated."""
+        self._stage = _Stage.CURRENT
+        self._patience = 0
 
     @classmethod
     def open(cls, path: Path) -> "LogFile":
@@ -63,48 +86,95 @@ class LogFile:
 
     def read(self) -> bytes:
         """Return the next bytes; empty at the present end."""
+        if self._unpacker is not None:
+            return self._read_packed(self._unpacker)
+        self._reads += 1
+        if self._reads % _READS_PER_LOOK == 0 and self._stage is _Stage.CURRENT:
+            # Later its name may be another once more: a file is compressed when the one after it is rotated.
+            self._note_rotation()
         chunk = self.read_at(self._position, CHUNK)
         self._position += len(chunk)
+        if chunk:
+            self._patience = _PATIENCE
         return chunk
 
     def check_rotation(self) -> "RotationCheck":
-        """Check at the end of the file whether another one has taken its name.
+        """Check at the end of the file whether another one continues it.
 
-        The runtime opens the new file first and may still write to the old one until it has written to the new one.
-        So the old file is left only once the new one has content, and only after reading the old one again.
+        The runtime opens the new file first, and may still write to the old one after it has written to the new one.
+        So the old file is left only once nobody can write to it, and after it was read again.
         """
-        if self._is_replaced:
-            return self._open_successor()
-        try:
-            current = os.stat(self._path.name, dir_fd=self._directory, follow_symlinks=False)
-        except FileNotFoundError:
+        match self._stage:
+            case _Stage.CURRENT:
+                return self._check_current()
+            case _Stage.REPLACED:
+                return self._check_replaced()
+            case _Stage.CLOSED:
+                return self._open_successor()
+
+    def _check_current(self) -> "RotationCheck":
+        current = self._note_rotation()
+        if current is None:
             return RotationCheck()
-        except OSError as error:
-            raise LogError(f'failed to open log file "{self._path}": {error}') from error
-        if os.path.samestat(current, os.fstat(self._descriptor)):
-            if current.st_size >= self._position:
-                return RotationCheck()
+        if self._stage is _Stage.REPLACED:
+            return self._check_replaced()
+        if os.path.samestat(current, os.fstat(self._descriptor)) and current.st_size < self._position:
             self._position = 0
             return RotationCheck(read_again=True, is_new=True)
-        self._is_replaced = current.st_size > 0
-        return RotationCheck(read_again=self._is_replaced)
+        return RotationCheck()
+
+    def _check_replaced(self) -> "RotationCheck":
+        if self._unpacker is None and self._patience > 0 and is_open_for_writing(self._descriptor):
+            self._patience -= 1
+            return RotationCheck()
+        self._stage = _Stage.CLOSED
+        return RotationCheck(read_again=True)
+
+    def _note_rotation(self) -> os.stat_result | None:
+        """Look who has the name of the log; None if nobody has it at the moment."""
+        try:
+            current = os.stat(self._path.name, dir_fd=self._directory, follow_symlinks=False)
+            if not os.path.samestat(current, os.fstat(self._descriptor)):
+                self._rotated = self._rotated or find_own_name(self._directory, self._path.name, self._descriptor)
+                # Nothing in the new one: the runtime may not have changed over yet.
+                if current.st_size > 0:
+                    self._stage, self._patience = _Stage.REPLACED, _PATIENCE
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise LogError(f'failed to open log file "{self._path}": {error}') from error
+        return current
 
     def close(self) -> None:
         os.close(self._descriptor)
         os.close(self._directory)
 
     def _open_successor(self) -> "RotationCheck":
-        self._is_replaced = False
+        name = self._path.name
         try:
-            successor = open_regular_in(self._directory, self._path.name, self._path)
+            if self._rotated is not None:
+                name = find_next_name(self._directory, name, self._rotated)
+            successor = open_regular_in(self._directory, name, self._path.with_name(name))
         except FileMissing:
+            # It was compressed or rotated at this moment: look again.
             return RotationCheck()
-        except FileError as error:
+        except (FileError, OSError) as error:
             raise LogError(f'failed to open log file "{self._path}": {error}') from error
         os.close(self._descriptor)
         self._descriptor = successor
         self._position = 0
+        self._unpacker = Unpacker(successor) if name.endswith(COMPRESSED) else None
+        is_current = name == self._path.name
+        self._stage = _Stage.CURRENT if is_current else _Stage.REPLACED
+        self._rotated = None if is_current else name
+        self._patience = _PATIENCE
         return RotationCheck(read_again=True, is_new=True)
+
+    def _read_packed(self, unpacker: Unpacker) -> bytes:
+        try:
+            return unpacker.read(CHUNK)
+        except (OSError, zlib.error) as error:
+            raise LogError(f'failed to read log file "{self._path}": {error}') from error
 
 
 class RotationCheck(Struct, frozen=True, kw_only=True):

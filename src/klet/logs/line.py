@@ -6,21 +6,13 @@ continues. Instants keep their nanoseconds, which `datetime` would lose.
 
 import re
 from datetime import datetime
-from enum import StrEnum
 from functools import lru_cache
 from typing import Final, Protocol
 
 import msgspec
 
 from klet.errors import KletError
-
-
-class LogStream(StrEnum):
-    """The stream a line was written to; `ALL` selects both."""
-
-    ALL = "All"
-    STDOUT = "Stdout"
-    STDERR = "Stderr"
+from klet.model.log_query import LogStream
 
 
 class LogError(KletError):

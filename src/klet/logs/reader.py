@@ -1,6 +1,7 @@
 """Reads a container's log to its end, or follows it (upstream's ReadLogs).
 
-Only the current file is read; rotated ones never are, except for the rest of the one that was being followed.
+Only the current file is read; rotated ones are not, except for those that a follower was reading, or has not come to
+yet.
 """
 
 import asyncio
@@ -103,7 +104,14 @@ class _Follower:
 
 _NO_TIME: Final = timedelta(0)
 _CHANGES: Final = (
-    Mask.MODIFY | Mask.ATTRIB | Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.DELETE_SELF
+    Mask.MODIFY
+    | Mask.CLOSE_WRITE
+    | Mask.ATTRIB
+    | Mask.CREATE
+    | Mask.DELETE
+    | Mask.MOVED_FROM
+    | Mask.MOVED_TO
+    | Mask.DELETE_SELF
 )
 _EVENTS_AT_ONCE: Final = 64 * 1024
 

@@ -9,7 +9,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from klet.logs.line import LineParser, LogError, LogLine, LogStream, detect_parser
+from klet.logs.line import LineParser, LogError, LogLine, detect_parser
+from klet.model.log_query import LogStream
 
 
 class LogOptions(Struct, frozen=True, kw_only=True):

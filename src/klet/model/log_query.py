@@ -1,8 +1,17 @@
 """What part of a container's log a client asks for: read by the kubelet API, answered by the log reader."""
 
 from datetime import datetime
+from enum import StrEnum
 
 from msgspec import Struct
+
+
+class LogStream(StrEnum):
+    """The stream a line was written to; `ALL` selects both."""
+
+    ALL = "All"
+    STDOUT = "Stdout"
+    STDERR = "Stderr"
 
 
 class LogQuery(Struct, frozen=True, kw_only=True):
@@ -15,3 +24,4 @@ class LogQuery(Struct, frozen=True, kw_only=True):
     since_time: datetime | None = None
     tail_lines: int | None = None
     limit_bytes: int | None = None
+    stream: LogStream = LogStream.ALL

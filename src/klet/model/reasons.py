@@ -37,6 +37,9 @@ class Reason(StrEnum):
     CGROUP_V1 = "CgroupV1", _WARNING
     POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK = "PossibleMemoryBackedVolumesOnDisk", _WARNING
     REBOOTED = "Rebooted", _WARNING
+    SYSTEM_OOM = "SystemOOM", _WARNING
+    NODE_REBOOTED = "NodeRebooted"
+    STATE_FILE_DAMAGED = "StateFileDamaged"
     NODE_REGISTERED = "NodeRegistered"
     NODE_ADOPTED = "NodeAdopted"
     NODE_READY = "NodeReady", _NORMAL
@@ -150,6 +153,8 @@ class Reason(StrEnum):
     PROBE_WARNING = "ProbeWarning", _WARNING
     PROBE_PERIODS_IGNORED = "ProbePeriodsIgnored"
     LIFECYCLE_HTTP_FALLBACK = "LifecycleHTTPFallback", _WARNING
+    LOG_NOT_ROTATED = "LogNotRotated"
+    OOM_KILLING = "OOMKilling", _WARNING
 
     # Stopping.
     KILL_POD = "KillPod"

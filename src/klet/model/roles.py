@@ -15,6 +15,7 @@ from klet.api.quantity import Quantity
 from klet.model.allocation import PodAllocation
 from klet.model.objects import ObjectRef
 from klet.model.pods import PodUID
+from klet.model.runtime import PodRuntimeStatus
 
 S = TypeVar("S", bound=ApiObject)
 
@@ -31,15 +32,28 @@ class PodSink(Protocol):
     def set_pods(self, source: str, pods: tuple[Pod, ...]) -> None: ...
 
 
-class PodStarts(Protocol):
-    """Knows whether pods are being started: work that can wait lets them go first."""
+class Publisher(Part, Protocol):
+    """Sends something to the API server; what still waits when the agent stops is sent before it ends."""
 
     @property
-    def is_busy(self) -> bool:
-        """Whether a pod starts, or waits for its turn to."""
+    def name(self) -> str:
+        """What it sends."""
         ...
 
-    async def until_idle(self) -> None: ...
+    @property
+    def waiting(self) -> int:
+        """How many wait to be sent."""
+        ...
+
+    async def drain(self) -> None:
+        """Send what waits, once each. Called when all parts have ended; it is cancelled if that takes too long."""
+        ...
+
+
+class PodsInRuntime(Protocol):
+    """Knows what the runtime has of each pod."""
+
+    def pods(self) -> Mapping[PodUID, PodRuntimeStatus]: ...
 
 
 class RestartCounts(Protocol):
@@ -111,8 +125,8 @@ class PodCidrUpdater(Protocol):
 class EventApi(Protocol):
     """Events at the API server."""
 
-    async def create(self, event: Event) -> Event: ...
+    async def create(self, event: Event) -> None: ...
 
-    async def patch_count(self, event: Event) -> Event:
+    async def patch_count(self, event: Event) -> None:
         """Write count, time and message of an Event that is there; raises EventGone."""
         ...

@@ -134,6 +134,7 @@ class RuntimeChecks:
         self._state = state
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
+        self._failure = ""
 
     async def run(self) -> None:
         while True:
@@ -145,8 +146,12 @@ class RuntimeChecks:
         try:
             answer = await self._runtime.status(cri.StatusRequest())
         except CriError as error:
-            logger.warning("Container runtime sanity check failed", extra={"error": str(error)})
+            # A runtime may be away for hours: the same line every second would hide all others.
+            is_new, self._failure = str(error) != self._failure, str(error)
+            level = logging.WARNING if is_new else logging.DEBUG
+            logger.log(level, "Container runtime sanity check failed", extra={"error": self._failure})
             return False
+        self._failure = ""
         if not answer.HasField("status"):
             logger.warning("Container runtime status is nil")
             return False

@@ -61,10 +61,10 @@ class OfflineAwareEvents:
         self._inner = inner
         self._outage = outage
 
-    async def create(self, event: Event) -> Event:
+    async def create(self, event: Event) -> None:
         await self._outage.until_there()
-        return await self._inner.create(event)
+        await self._inner.create(event)
 
-    async def patch_count(self, event: Event) -> Event:
+    async def patch_count(self, event: Event) -> None:
         await self._outage.until_there()
-        return await self._inner.patch_count(event)
+        await self._inner.patch_count(event)

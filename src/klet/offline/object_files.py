@@ -18,6 +18,7 @@ from klet.aio.threads import Threads
 from klet.checkpoint import CheckpointError, CheckpointFile, CheckpointFormat, Found
 from klet.host.errors import FileError
 from klet.host.files import remove_file
+from klet.model.causes import CauseRecorder
 from klet.offline.object_formats import Known
 
 logger = logging.getLogger(__name__)
@@ -61,12 +62,19 @@ class ObjectFiles(Generic[T]):
     """The files of one kind. `form` makes the format for an owner, such as `namespace/name`."""
 
     def __init__(
-        self, *, directory: Path, form: Callable[[str], CheckpointFormat[Known[T]]], threads: Threads, clock: Clock
+        self,
+        *,
+        directory: Path,
+        form: Callable[[str], CheckpointFormat[Known[T]]],
+        threads: Threads,
+        clock: Clock,
+        recorder: CauseRecorder | None = None,
     ) -> None:
         self._directory = directory
         self._form = form
         self._threads = threads
         self._clock = clock
+        self._recorder = recorder
         self._items: dict[str, _Item] = {}
 
     async def keep(self, owner: str, value: T | None, *, version: str) -> None:
@@ -85,10 +93,10 @@ class ObjectFiles(Generic[T]):
                 item.version = version
 
     async def find(self, owner: str) -> Known[T] | None:
-        """Return what was kept; None if that is nothing, or damaged, which is logged and set aside."""
+        """Return what was kept; None if that is nothing, or damaged, which is logged, recorded and set aside."""
         file = self._file(owner)
         try:
-            loaded = await self._threads.run(file.load)
+            loaded = await file.read()
         except CheckpointError as error:
             logger.warning("What was kept cannot be read", extra={"object": owner, "error": str(error)})
             return None
@@ -104,7 +112,9 @@ class ObjectFiles(Generic[T]):
 
     def _file(self, owner: str) -> CheckpointFile[Known[T]]:
         path = self._directory / file_name(owner)
-        return CheckpointFile(path=path, form=self._form(owner), threads=self._threads, clock=self._clock)
+        return CheckpointFile(
+            path=path, form=self._form(owner), threads=self._threads, clock=self._clock, recorder=self._recorder
+        )
 
 
 def file_name(owner: str) -> str:

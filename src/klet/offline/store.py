@@ -9,7 +9,6 @@ klet-offline/        0700
 """
 
 import logging
-import os
 import secrets
 import stat
 from collections.abc import Callable
@@ -24,10 +23,11 @@ from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.authentication import TokenRequest
 from klet.api.config import ConfigMap, Secret
-from klet.checkpoint import CheckpointError, CheckpointFile, Found
+from klet.checkpoint import CheckpointError, CheckpointFile, Found, record_damage
 from klet.errors import KletError
 from klet.host.errors import FileError, FileMissing
-from klet.host.files import read_bytes, remove_file, write_atomic
+from klet.host.files import make_directories, read_bytes, remove_file, write_atomic
+from klet.model.causes import CauseRecorder
 from klet.offline.errors import KeyUnusable
 from klet.offline.object_files import Files, NoFiles, ObjectFiles
 from klet.offline.object_formats import PlainFormat, SealedFormat, Sealer
@@ -43,6 +43,7 @@ MakeSealer: TypeAlias = Callable[[bytes], Sealer]
 MODE: Final = 0o700
 KEY_SIZE: Final = 32
 """Bytes of an AES-256 key."""
+KEY_RULE: Final = f"it must have {KEY_SIZE} bytes, not all of them zero"
 KEY_MODE: Final = 0o600
 
 
@@ -82,32 +83,51 @@ class OfflineStore(Struct, frozen=True, kw_only=True):
 
 
 async def open_store(
-    directory: Path, *, node_name: str, make_sealer: MakeSealer, threads: Threads, clock: Clock
+    directory: Path,
+    *,
+    node_name: str,
+    make_sealer: MakeSealer,
+    threads: Threads,
+    clock: Clock,
+    recorder: CauseRecorder | None = None,
 ) -> OfflineStore:
-    """Make the directory and read what is there. A fault is logged, and the agent starts without it."""
+    """Make the directory and read what is there. A fault is logged and recorded, and the agent starts without it."""
     await threads.run(_prepare, directory)
+    aside = await threads.run(_set_damaged_key_aside, directory / "key")
+    if aside is not None and recorder is not None:
+        record_damage(recorder, directory / "key", rule=KEY_RULE, set_aside=aside)
     sealer = await threads.run(_open_sealer, directory / "key", make_sealer)
 
     def sealed(kind: str, struct: type[T], place: str) -> Files[T]:
         if sealer is None:
             return NoFiles()
         form = partial(_sealed_format, kind, struct, sealer)
-        return ObjectFiles(directory=directory / place, form=form, threads=threads, clock=clock)
+        return ObjectFiles(directory=directory / place, form=form, threads=threads, clock=clock, recorder=recorder)
 
-    pods = CheckpointFile(path=directory / "pods.json", form=PodsFormat(), threads=threads, clock=clock)
+    pods = CheckpointFile(
+        path=directory / "pods.json", form=PodsFormat(), threads=threads, clock=clock, recorder=recorder
+    )
     surroundings = CheckpointFile(
-        path=directory / "surroundings.json", form=KeptClusterFormat(), threads=threads, clock=clock
+        path=directory / "surroundings.json",
+        form=KeptClusterFormat(),
+        threads=threads,
+        clock=clock,
+        recorder=recorder,
     )
     return OfflineStore(
         pods=AcceptedFile(file=pods, threads=threads),
         surroundings=surroundings,
         config_maps=ObjectFiles(
-            directory=directory / "configmaps", form=_config_map_format, threads=threads, clock=clock
+            directory=directory / "configmaps",
+            form=_config_map_format,
+            threads=threads,
+            clock=clock,
+            recorder=recorder,
         ),
         secrets=sealed("KeptSecret", Secret, "secrets"),
         tokens=sealed("KeptToken", TokenRequest, "tokens"),
-        left_pods=await threads.run(_load, pods, node_name),
-        left_surroundings=await threads.run(_load, surroundings, node_name),
+        left_pods=await _load(pods, node_name),
+        left_surroundings=await _load(surroundings, node_name),
     )
 
 
@@ -132,9 +152,9 @@ def _open_sealer(key: Path, make_sealer: MakeSealer) -> Sealer | None:
 L = TypeVar("L", AcceptedPods, KeptCluster)
 
 
-def _load(file: CheckpointFile[L], node_name: str) -> L | None:
+async def _load(file: CheckpointFile[L], node_name: str) -> L | None:
     try:
-        loaded = file.load()
+        loaded = await file.read()
     except CheckpointError as error:
         logger.error("What was kept cannot be used", extra={"error": str(error)})
         return None
@@ -165,39 +185,48 @@ def ensure_key(path: Path) -> bytes:
         return _make_key(path)
     except FileError as error:
         raise KeyUnusable(f"the key of the node cannot be read: {error}; remove the file to have a new one") from error
-    if len(key) != KEY_SIZE:
-        return _replace_key(path)
+    if not _is_key(key):
+        _set_key_aside(path)
+        return _make_key(path)
     if (mode := stat.S_IMODE(path.stat().st_mode)) != KEY_MODE:
         logger.warning("The key of the node was open to others", extra={"file": str(path), "mode": f"{mode:o}"})
         path.chmod(KEY_MODE)
     return key
 
 
-def _replace_key(path: Path) -> bytes:
-    """Write a new key. What the right one sealed never opens again; each such file is set aside when it is read."""
+def _is_key(data: bytes) -> bool:
+    # A loss of power may leave zeros, which would be a key that everyone knows.
+    return len(data) == KEY_SIZE and any(data)
+
+
+def _set_damaged_key_aside(path: Path) -> Path | None:
+    """Set a key aside that is none; return its new name. What cannot be read is left to `ensure_key`."""
+    try:
+        return None if _is_key(read_bytes(path)) else _set_key_aside(path)
+    except (FileError, KeyUnusable):
+        return None
+
+
+def _set_key_aside(path: Path) -> Path:
+    """Make room for a new key. What the right one sealed never opens again: it is set aside when it is read."""
     aside = path.with_name(f"{path.name}.corrupt")
     logger.error(
         "The key of the node is damaged and was set aside",
-        extra={"file": str(path), "rule": f"it must have {KEY_SIZE} bytes", "set_aside": str(aside)},
+        extra={"file": str(path), "rule": KEY_RULE, "set_aside": str(aside)},
     )
     try:
         path.replace(aside)
     except OSError as error:
         raise KeyUnusable(f"the key of the node {path} is damaged and cannot be set aside: {error.strerror}") from error
-    return _make_key(path)
+    return aside
 
 
 def _make_key(path: Path) -> bytes:
     key = secrets.token_bytes(KEY_SIZE)
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Through to the disk: what is sealed next must not outlive the only key that opens it.
+        make_directories(path.parent, mode=0o700)
         write_atomic(path, key, mode=KEY_MODE)
-        # What is sealed next must not outlive the only key that opens it.
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
     except (FileError, OSError) as error:
         raise KeyUnusable(f"the key of the node {path} cannot be made: {error}") from error
     return key

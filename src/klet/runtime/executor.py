@@ -187,8 +187,10 @@ class PodExecutor:
         parent: CauseId | None,
     ) -> bool:
         """Remove what all containers restart without, in the given order: after a failure nothing more."""
-        for reset in actions.reset:
+        for number, reset in enumerate(actions.reset):
             try:
+                if number == 0:
+                    await self._removals.begin_reset()
                 await self._removals.reset(pod, status, reset, parent=parent)
             except KletError as error:
                 progress.fail_at("RemoveContainer", reset.name, str(error))

@@ -23,6 +23,7 @@ from klet.model.pods import PodUID
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.runtime import ContainerId, PodRuntimeStatus, RuntimeContainerState, SandboxId
+from klet.model.tracing import Tracer
 from klet.runtime import labels
 from klet.runtime.gc_plan import (
     GcPolicy,
@@ -41,6 +42,7 @@ from klet.wire import cri_v1_pb2 as cri
 logger = logging.getLogger(__name__)
 
 DECIDER = "runtime.gc"
+SCOPE = "k8s.io/kubernetes/pkg/kubelet/kuberuntime"
 PERIOD = timedelta(minutes=1)
 REMOVALS = 8
 LONGEST_REMOVAL = timedelta(seconds=10)
@@ -95,6 +97,11 @@ class ContainerRemover:
         self._killer = killer
         self._logs = logs
 
+    @property
+    def logs(self) -> Logs:
+        """Where the logs of what it removes are."""
+        return self._logs
+
     async def remove(self, container: ContainerId) -> bool:
         """Remove it and return True, unless it runs.
 
@@ -134,16 +141,17 @@ class ContainerGc:
         *,
         runtime: RuntimeService,
         remover: ContainerRemover,
-        logs: Logs,
         fates: PodPresence,
         seen: SeenPods,
         recorder: CauseRecorder,
         clock: Clock,
         policy: GcPolicy,
+        tracer: Tracer | None = None,
     ) -> None:
         self._runtime = runtime
         self._remover = remover
-        self._logs = logs
+        self._logs = remover.logs
+        self._tracer = tracer
         self._fates = fates
         self._seen = seen
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
@@ -164,6 +172,13 @@ class ContainerGc:
 
         Each stage runs whatever became of the one before, and also while a removal of the one before hangs.
         """
+        if self._tracer is None:
+            await self._collect(all_stopped=all_stopped)
+            return
+        with self._tracer.span("Containers/GarbageCollect", scope=SCOPE):
+            await self._collect(all_stopped=all_stopped)
+
+    async def _collect(self, *, all_stopped: bool) -> None:
         is_over = self._fates.should_runtime_be_removed if all_stopped else self._fates.should_content_be_removed
         failures = []
         async with asyncio.TaskGroup() as group:

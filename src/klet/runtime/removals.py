@@ -2,6 +2,7 @@
 
 import logging
 from datetime import datetime
+from typing import Protocol
 
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
@@ -19,6 +20,14 @@ from klet.wire import cri_v1_pb2 as cri
 logger = logging.getLogger(__name__)
 
 
+class StateSaver(Protocol):
+    """Saves what the agent must know in its next run."""
+
+    async def save_now(self) -> None:
+        """Return when what is known now survives the loss of power; raises KletError if it cannot be saved."""
+        ...
+
+
 class ContainerStays(KletError):
     """The runtime still shows a container running that it reported as stopped."""
 
@@ -26,8 +35,17 @@ class ContainerStays(KletError):
 class PodRemovals:
     """Removes what is left of containers of one pod."""
 
-    def __init__(self, *, runtime: RuntimeService, remover: ContainerRemover, killer: PodKiller, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        runtime: RuntimeService,
+        remover: ContainerRemover,
+        killer: PodKiller,
+        state: StateSaver,
+        clock: Clock,
+    ) -> None:
         self._runtime = runtime
+        self._state = state
         self._remover = remover
         self._killer = killer
         self._clock = clock
@@ -37,6 +55,13 @@ class PodRemovals:
         now, ready = self._clock.now(), actions.reset_not_before
         # One that started in the future did so before the clock was set back.
         return ready if ready is not None and now < ready <= now + SHORTEST_ROUND else None
+
+    async def begin_reset(self) -> None:
+        """Save the restart counts: once containers and their logs are removed, nothing else has them.
+
+        Raises KletError; then nothing may be removed.
+        """
+        await self._state.save_now()
 
     async def reset(self, pod: Pod, status: PodRuntimeStatus, reset: ContainerReset, *, parent: CauseId | None) -> None:
         """Remove one container with its log, killed without grace if it may run; raises KletError if it stays."""

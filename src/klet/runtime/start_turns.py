@@ -32,15 +32,6 @@ class StartTurns:
         self._turns = Turns(at_once=at_once, longest=LONGEST_STEP, clock=clock, first=first)
         self._stopping_pods = stopping_pods
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a pod is starting or waits for its turn."""
-        return self._turns.is_busy
-
-    async def until_idle(self) -> None:
-        """Return as soon as no pod is starting or waits for its turn."""
-        await self._turns.until_idle()
-
     @contextmanager
     def queue(self, uid: PodUID) -> Iterator["PodTurn"]:
         """Queue one pod; its turn is given back at the end of the block."""

@@ -11,12 +11,14 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from klet.model.foreign_text import shorten
+from klet.model.tracing import Tracer
 from klet.model.verbosity import CHANGES
 from klet.server.auth.filter import AuthRefusal, AuthRequest, AuthResult
 from klet.server.connection import HttpConnection, connection_of
 from klet.server.endpoints import ENDPOINT_GROUPS, EndpointGroup, Handler, ListenerKind, Routes, WithoutDebugging
 from klet.server.paths import KnownPath, PathMatch, RedirectedPath, UnknownPath, match_health_path, match_path
 from klet.server.tls.stream import CLIENT_CERTIFICATE
+from klet.server.traced import trace_request
 
 logger = logging.getLogger(__name__)
 
@@ -31,16 +33,21 @@ class RequestAuth(Protocol):
 
 
 def build_application(
-    routes: Sequence[Routes], *, kind: ListenerKind, auth: RequestAuth | None = None, has_debugging: bool = True
+    routes: Sequence[Routes],
+    *,
+    kind: ListenerKind,
+    auth: RequestAuth | None = None,
+    has_debugging: bool = True,
+    tracer: Tracer | None = None,
 ) -> web.Application:
     """Return the endpoints of one listener. On all but the API's own port every client is served, without a check.
 
-    `has_debugging` is `enableDebuggingHandlers`.
+    `has_debugging` is `enableDebuggingHandlers`. With a tracer, a request that is let in has a span.
     """
     if (kind is ListenerKind.API) != (auth is not None):
         raise ValueError(f"the listener {kind} checks requests, or does not, against the table of endpoints")
     find = match_health_path if kind is ListenerKind.HEALTH else partial(match_path, has_debugging=has_debugging)
-    application = web.Application(middlewares=[_check_requests(auth, find)])
+    application = web.Application(middlewares=[_check_requests(auth, find, tracer)])
     application.on_response_prepare.append(_drop_server_header)
     for group in ENDPOINT_GROUPS:
         if has_debugging or group.without_debugging is WithoutDebugging.KEPT:
@@ -67,7 +74,7 @@ async def _refuse(request: web.Request) -> web.Response:  # noqa: ARG001 - aioht
     return web.Response(status=405, text="Debug endpoints are disabled.\n", headers=_NOSNIFF)
 
 
-def _check_requests(auth: RequestAuth | None, find: Callable[[str], PathMatch]) -> Middleware:
+def _check_requests(auth: RequestAuth | None, find: Callable[[str], PathMatch], tracer: Tracer | None) -> Middleware:
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         connection = connection_of(request)
@@ -95,6 +102,10 @@ def _check_requests(auth: RequestAuth | None, find: Callable[[str], PathMatch]) 
                     return web.Response(status=result.status, text=result.body, headers=result.headers)
                 if connection is not None:
                     connection.mark_authorized(is_authenticated=result is not None and not result.is_anonymous)
+                if tracer is not None:
+                    peer = connection.tracked.address if connection is not None else ""
+                    answer = partial(_handle, request, handler)
+                    return await trace_request(tracer, request, answer, peer=peer, is_secure=auth is not None)
                 return await _handle(request, handler)
             case _:
                 assert_never(found)

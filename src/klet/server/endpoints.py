@@ -14,6 +14,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from klet.api import klet_v1
+from klet.server.routes.checkpoint import CheckpointRoutes
 from klet.server.routes.health import HealthRoutes
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.metrics import MetricRoutes
@@ -21,10 +22,10 @@ from klet.server.routes.node import NodeRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.server.routes.streams import StreamRoutes
 
-Routes: TypeAlias = HealthRoutes | PodRoutes | StreamRoutes | NodeRoutes | MetricRoutes | KletRoutes
+Routes: TypeAlias = HealthRoutes | PodRoutes | StreamRoutes | NodeRoutes | MetricRoutes | CheckpointRoutes | KletRoutes
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 FindHandler: TypeAlias = Callable[[Sequence[Routes]], Handler | None]
-R = TypeVar("R", HealthRoutes, PodRoutes, StreamRoutes, NodeRoutes, MetricRoutes, KletRoutes)
+R = TypeVar("R", HealthRoutes, PodRoutes, StreamRoutes, NodeRoutes, MetricRoutes, CheckpointRoutes, KletRoutes)
 
 
 class ListenerKind(StrEnum):
@@ -141,7 +142,8 @@ _CHECK_ALL: Final = _by(HealthRoutes, HealthRoutes.check_all)
 _CHECK_ONE: Final = _by(HealthRoutes, HealthRoutes.check_one)
 _STREAMS: Final = "`input`, `output`, `error`, `tty`; must be an upgrade"
 _LOG_OPTIONS: Final = (
-    "a container's log: `follow`, `previous`, `tailLines`, `sinceSeconds`, `sinceTime`, `limitBytes`, `timestamps`"
+    "a container's log: `follow`, `previous`, `tailLines`, `sinceSeconds`, `sinceTime`, `limitBytes`, `timestamps`, "
+    "`stream` (gate PodLogsQuerySplitStreams)"
 )
 _CONFIGURATION: Final = (
     "the effective KubeletConfiguration; header values, users, passwords and queries of URLs are `<masked>`"
@@ -347,9 +349,8 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
             KubeletEndpoint(
                 ("/checkpoint/{namespace}/{pod}/{container}",),
                 _POST,
-                None,
-                "checkpoint of a container",
-                support=_NOT_YET,
+                _by(CheckpointRoutes, CheckpointRoutes.make),
+                "writes a checkpoint of a container to a file on the node; `timeout` in seconds",
             ),
         ),
     ),

@@ -19,6 +19,7 @@ from klet.aio.clock import Clock
 from klet.api.validation.formats import parse_ip
 from klet.errors import KletError
 from klet.host.listening import find_listener
+from klet.model.tracing import Tracer
 from klet.server.accept import accept_connections
 from klet.server.application import RequestAuth, build_application
 from klet.server.connection import HttpConnection, RequestLimits
@@ -66,6 +67,14 @@ class ListenerLimits(Struct, frozen=True, kw_only=True):
     request: RequestLimits = RequestLimits()
     unauthenticated: UnauthenticatedLimits = UnauthenticatedLimits()
     handshake: timedelta = HANDSHAKE_WITHIN
+
+
+class ListenerOptions(Struct, frozen=True, kw_only=True):
+    """What is served, and whether it is traced."""
+
+    has_debugging: bool = True
+    """`enableDebuggingHandlers`."""
+    tracer: Tracer | None = None
 
 
 class ListenAddress(Struct, frozen=True, kw_only=True):
@@ -142,7 +151,7 @@ class SecureListener:
         auth: RequestAuth,
         routes: Sequence[Routes],
         clock: Clock,
-        has_debugging: bool = True,
+        options: ListenerOptions | None = None,
         limits: ListenerLimits | None = None,
     ) -> None:
         self._listener = listener
@@ -151,13 +160,17 @@ class SecureListener:
         self._auth = auth
         self._routes = routes
         self._clock = clock
-        self._has_debugging = has_debugging
+        self._options = options or ListenerOptions()
         self._limits = limits or ListenerLimits()
 
     async def run(self) -> None:
         try:
             application = build_application(
-                self._routes, kind=ListenerKind.API, auth=self._auth, has_debugging=self._has_debugging
+                self._routes,
+                kind=ListenerKind.API,
+                auth=self._auth,
+                has_debugging=self._options.has_debugging,
+                tracer=self._options.tracer,
             )
             async with _handlers(application) as make_handler:
                 unauthenticated = UnauthenticatedConnections(limits=self._limits.unauthenticated, clock=self._clock)
@@ -188,13 +201,18 @@ class SecureListener:
 class ReadOnlyListener:
     """What every client that can connect may read, without TLS (`readOnlyPort`)."""
 
-    def __init__(self, *, listener: socket.socket, routes: Sequence[Routes], clock: Clock) -> None:
+    def __init__(
+        self, *, listener: socket.socket, routes: Sequence[Routes], clock: Clock, tracer: Tracer | None = None
+    ) -> None:
         self._listener = listener
         self._routes = routes
         self._clock = clock
+        self._tracer = tracer
 
     async def run(self) -> None:
-        application = build_application(self._routes, kind=ListenerKind.READ_ONLY, has_debugging=False)
+        application = build_application(
+            self._routes, kind=ListenerKind.READ_ONLY, has_debugging=False, tracer=self._tracer
+        )
         logger.info("Serving the read-only kubelet API", extra=_where(self._listener))
         await _serve_plainly(self._listener, application, self._clock, _READ_ONLY)
 

@@ -4,11 +4,12 @@ import re
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.api.container_status import ContainerStatus
 from klet.api.pod import Pod
 from klet.api.times import Time, TimeError
-from klet.model.log_query import LogQuery
+from klet.model.log_query import LogQuery, LogStream
 from klet.model.runtime import ContainerId
 
 
@@ -19,6 +20,7 @@ class LogRefusal(Struct, frozen=True):
     body: str
 
 
+_STREAMS = {str(stream): stream for stream in LogStream}
 _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _UNDECODABLE = LogRefusal(400, '{"message": "Unable to decode query."}')
 _INVALID = LogRefusal(422, '{"message": "Invalid request."}')
@@ -26,13 +28,6 @@ _INVALID = LogRefusal(422, '{"message": "Invalid request."}')
 
 def parse_log_query(query: Mapping[str, str]) -> LogQuery | LogRefusal:
     """Read the options that upstream knows; the legacy `tail` wins over `tailLines`."""
-    stream = query.get("stream", "All")
-    if stream != "All":
-        body = (
-            f'unable to return the given log stream: "{stream}". '
-            "Please enable PodLogsQuerySplitStreams feature gate in kubelet"
-        )
-        return LogRefusal(400, body)
     try:
         tail = _number(query, "tail" if query.get("tail") else "tailLines") if query.get("tail") != "all" else None
         parsed = LogQuery(
@@ -46,7 +41,21 @@ def parse_log_query(query: Mapping[str, str]) -> LogQuery | LogRefusal:
         )
     except (ValueError, TimeError):
         return _UNDECODABLE
-    return parsed if _is_valid(parsed) else _INVALID
+    stream = _STREAMS.get(query.get("stream", LogStream.ALL))
+    if stream is None or not _is_valid(parsed) or (stream is not LogStream.ALL and parsed.tail_lines is not None):
+        return _INVALID
+    return replace(parsed, stream=stream)
+
+
+def refuse_stream(query: LogQuery, *, splits_streams: bool) -> LogRefusal | None:
+    """Return the answer to a client that wants one of the streams, with the gate PodLogsQuerySplitStreams off."""
+    if splits_streams or query.stream is LogStream.ALL:
+        return None
+    body = (
+        f'unable to return the given log stream: "{query.stream}". '
+        "Please enable PodLogsQuerySplitStreams feature gate in kubelet"
+    )
+    return LogRefusal(400, body)
 
 
 def _flag(query: Mapping[str, str], name: str) -> bool:
@@ -72,9 +81,7 @@ def _is_valid(query: LogQuery) -> bool:
 
 def choose_instance(pod: Pod, container: str, *, previous: bool) -> ContainerId | LogRefusal:
     """Find the instance of a container whose log is meant, by the pod's status."""
-    names = {spec.name for spec in (*pod.spec.containers, *pod.spec.init_containers)}
-    names |= {spec.name for spec in pod.spec.ephemeral_containers}
-    if container not in names:
+    if not has_container(pod, container):
         return LogRefusal(404, f'container "{container}" not found in pod "{pod.metadata.name}"')
     where = f'container "{container}" in pod "{pod.metadata.name}"'
     status = _status_of(pod, container)
@@ -96,6 +103,12 @@ def choose_instance(pod: Pod, container: str, *, previous: bool) -> ContainerId 
     words = {"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying and failing to pull image"}
     reason = status.state.waiting.reason
     return LogRefusal(400, f"{where} is waiting to start: {words.get(reason, reason)}")
+
+
+def has_container(pod: Pod, name: str) -> bool:
+    """Return whether the pod's spec has a container of any kind with this name."""
+    names = {spec.name for spec in (*pod.spec.containers, *pod.spec.init_containers)}
+    return name in names | {spec.name for spec in pod.spec.ephemeral_containers}
 
 
 def _status_of(pod: Pod, container: str) -> ContainerStatus | None:

@@ -60,6 +60,13 @@ class PodRemoval(Struct, eq=False):
     """Whether an agent has seen it: a pod that comes back before counts as never removed."""
 
 
+class MachineReboot(Struct, frozen=True):
+    """A reboot, and the pods of which something ran until then."""
+
+    at: datetime
+    ended: frozenset[PodUID]
+
+
 class History(Struct, eq=False, kw_only=True):
     """A pod, as the sources had it."""
 
@@ -126,6 +133,7 @@ class Chronicle:
         self.in_flight = 0
         """Calls that may change something and have not been answered yet."""
         self.ended_sandboxes: set[str] = set()
+        self.reboots: list[MachineReboot] = []
         self.probes_may_fail = False
         """Calls that run commands go wrong, so that a container may seem unhealthy that is not."""
         self.violations: list[str] = []
@@ -165,6 +173,17 @@ class Chronicle:
         """Count the start of an agent."""
         self.agent_run += 1
         self.disturb()
+
+    def note_reboot(self, *, has_run: bool) -> None:
+        """Note what the machine, which is about to be rebooted, has running.
+
+        If no agent has run since the last reboot, the next one sees the two as one.
+        """
+        self.look()
+        ended = frozenset(each.uid for each in self.alive())
+        if not has_run and self.reboots:
+            ended |= self.reboots.pop().ended
+        self.reboots.append(MachineReboot(self.now, ended))
 
     def disturb(self) -> None:
         self.disturbed_at = self.now

@@ -1,6 +1,7 @@
 """The pods' files and cgroups of a simulated machine: they exist only by name, and outlive the agent."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
@@ -12,10 +13,13 @@ from klet.host.addresses import AddressFacts, IPAddress
 from klet.host.errors import CgroupError, HostError
 from klet.host.machine.info import MachineInfo, SystemVersions
 from klet.logs.line import parse_cri_line
+from klet.logs.rotated_files import LogProblem
+from klet.logs.rotation_plan import COMPRESSED, plan_rotation
 from klet.model.allocation import PodAllocation
 from klet.model.network import DnsConfig
 from klet.model.pods import PodUID, uid_of
 from klet.model.saved_state import SavedState
+from klet.node.boots import BootRecord
 from klet.runtime import labels
 from klet.runtime.config.container_planner import ContainerFiles
 from klet.runtime.environment.env_files import EnvFile
@@ -114,6 +118,32 @@ class MemoryLogs:
     async def make_way(self, log: str) -> None:
         """Do nothing: only the fake runtime writes here."""
 
+    async def measure(self, paths: Collection[str]) -> Mapping[str, int | LogProblem]:
+        contents = ((path, self._sink.read(path)) for path in paths)
+        return {
+            path: LogProblem("there is no log", is_missing=True) if content is None else len(content)
+            for path, content in contents
+        }
+
+    async def tidy(self, path: str, *, max_files: int, now: datetime) -> str:
+        directory, _, log = path.rpartition("/")
+        names = [each.rpartition("/")[2] for each in self._sink.paths() if each.startswith(f"{path}.")]
+        plan = plan_rotation(log, names, max_files=max_files, now=now)
+        for name in plan.remove:
+            self._sink.remove(f"{directory}/{name}")
+        for name in plan.compress:
+            self._sink.rename(f"{directory}/{name}", f"{directory}/{name}{COMPRESSED}")
+        return plan.rotated
+
+    async def rename(self, path: str, name: str) -> None:
+        self._sink.rename(path, f"{path.rpartition('/')[0]}/{name}")
+
+    async def restore(self, path: str, name: str) -> bool:
+        if path in self._sink.paths():
+            return False
+        self._sink.rename(f"{path.rpartition('/')[0]}/{name}", path)
+        return True
+
     async def directories(self) -> tuple[LogDirectory, ...]:
         logs = [path.removeprefix(_PREFIX) for path in self._sink.paths() if path.startswith(_PREFIX)]
         names = dict.fromkeys(log.partition("/")[0] for log in logs)
@@ -125,6 +155,18 @@ class MemoryLogs:
     async def dangling_links(self) -> tuple[str, ...]:
         paths = self._sink.paths()
         return tuple(name for name, log in self.links.items() if log not in paths)
+
+
+class MemoryOomCounts:
+    """How many processes were killed in each container."""
+
+    def __init__(self) -> None:
+        self.kills: dict[str, int] = {}
+        self.reads = 0
+
+    async def read(self, containers: Collection[str]) -> Mapping[str, int]:
+        self.reads += 1
+        return {container: self.kills.get(container, 0) for container in containers}
 
 
 class MemoryTerminationFiles:
@@ -146,6 +188,8 @@ class MemoryCgroups:
     """Pod cgroups by name."""
 
     def __init__(self) -> None:
+        self.driver = ""
+        """The cgroup driver that the agent was told."""
         self.pods: set[PodUID] = set()
         self.made: list[PodUID] = []
         """Every pod that was given a cgroup, in order."""
@@ -154,6 +198,9 @@ class MemoryCgroups:
         self.reduced: set[PodUID] = set()
         self.refuses = ""
         """Why no cgroup can be made at the moment."""
+
+    async def prepare(self, driver: str) -> None:
+        self.driver = driver
 
     def parent_of(self, pod: Pod) -> str:
         return f"/kubepods/pod{pod.metadata.uid}"
@@ -198,17 +245,34 @@ class MemoryQos:
 
 
 class MemoryCheckpoint:
-    """What an agent left to the next one."""
+    """What an agent left to the next one; a loss of power takes what was not synced."""
 
     def __init__(self) -> None:
         self.left = SavedState()
         self.saves = 0
+        self._synced = SavedState()
 
-    async def save(self, value: SavedState, *, sync: bool = True) -> None:  # noqa: ARG002 - no machine crashes here
+    async def save(self, value: SavedState, *, sync: bool = True) -> None:
         self.left = value
         self.saves += 1
+        if sync:
+            self._synced = value
 
-    async def sync_to_disk(self) -> None: ...
+    async def sync_to_disk(self) -> None:
+        self._synced = self.left
+
+    def lose_power(self) -> None:
+        self.left = self._synced
+
+
+class MemoryBoot:
+    """The newest boot that an agent saved."""
+
+    def __init__(self) -> None:
+        self.left: BootRecord | None = None
+
+    async def save(self, value: BootRecord) -> None:
+        self.left = value
 
 
 class MemoryVolumes:
@@ -295,6 +359,7 @@ class MemoryMachine:
 
     def __init__(self) -> None:
         self.boot_id = "boot-1"
+        self.booted_at: datetime | None = None
         self.addresses: tuple[IPAddress, ...] = (ADDRESS,)
         self.has_app_armor = False
         self.size = 100 << 30
@@ -307,8 +372,14 @@ class MemoryMachine:
             machine_id="m",
             system_uuid="u",
             boot_id=self.boot_id,
+            booted_at=self.booted_at,
             has_app_armor=self.has_app_armor,
         )
+
+    def boot_again(self, *, now: datetime) -> None:
+        """Be another boot of the same machine from now on."""
+        self.boot_id = f"boot-{int(self.boot_id.rpartition('-')[2]) + 1}"
+        self.booted_at = now
 
     def versions(self) -> SystemVersions:
         return SystemVersions("6.1.0", "Debian")

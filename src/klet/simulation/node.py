@@ -19,7 +19,7 @@ from klet.aio.threads import Threads
 from klet.api.container import ContainerPort
 from klet.api.placement import Taint
 from klet.api.pod import Pod
-from klet.app.kubelet_api import OpenedApi
+from klet.app.kubelet_api import ApiFeatures, OpenedApi
 from klet.app.node import NodeSpecification, build_node
 from klet.app.opening import build_volumes, standalone_objects
 from klet.app.ports import NodeObjects, NodeVolumes, Ports
@@ -30,12 +30,17 @@ from klet.cri.events import ContainerdEvents, CriEvents
 from klet.host.http_client import HttpClient
 from klet.images.node_logins import NoNodeLogins
 from klet.journal.memory import MemoryJournal
+from klet.logs.rotation import LogRotationSettings
+from klet.model.boots import Reboot
 from klet.model.causes import CauseRecorder
 from klet.model.features import DEFAULT_FEATURES, PodFeatures
 from klet.model.pods import PodUID, uid_of
 from klet.model.roles import NodeResources, Part
 from klet.network.dns import DnsSettings
+from klet.node.boots import BootKeeper
 from klet.node.capacity import AllocatableResources, expect_allocatable
+from klet.node.first_contact import FirstContact, RuntimeIntroduction
+from klet.node.oom import KernelMessages
 from klet.node.settings import NodeSettings
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.config.container_config import ContainerSettings
@@ -49,12 +54,14 @@ from klet.simulation.containers import simulated_container_ports
 from klet.simulation.fake_host import (
     ADDRESS,
     LOGS,
+    MemoryBoot,
     MemoryCgroups,
     MemoryCheckpoint,
     MemoryDns,
     MemoryFiles,
     MemoryLogs,
     MemoryMachine,
+    MemoryOomCounts,
     MemoryPlugin,
     MemoryQos,
     MemoryTerminationFiles,
@@ -70,6 +77,7 @@ from klet.volumes.build import VolumePorts
 T = TypeVar("T")
 
 SOURCE = "file"
+MET = RuntimeIntroduction("containerd", "1.6.20", "cgroupfs")
 NODE_NAME = "node"
 
 
@@ -141,6 +149,7 @@ class SimulatedNode:
     cgroups: MemoryCgroups = field(default_factory=MemoryCgroups)
     qos: MemoryQos = field(default_factory=MemoryQos)
     checkpoint: MemoryCheckpoint = field(default_factory=MemoryCheckpoint)
+    boot: MemoryBoot = field(default_factory=MemoryBoot)
     volumes: MemoryVolumes = field(default_factory=MemoryVolumes)
     directories: RealDirectories | None = None
     """Where volumes are made instead."""
@@ -149,9 +158,14 @@ class SimulatedNode:
     logs: MemoryLogs = field(init=False)
     http: HttpClient = field(default_factory=HttpClient)
     taints: tuple[Taint, ...] = ()
+    """Of the Node."""
     own_ports: tuple[ContainerPort, ...] = ()
     """Where the agent listens."""
-    """Of the Node."""
+    met: RuntimeIntroduction | None = MET
+    """What the runtime has said of itself; None if it has not answered yet when the agent starts."""
+    kernel_log: KernelMessages | None = None
+    oom_counts: MemoryOomCounts = field(default_factory=MemoryOomCounts)
+    log_rotation: LogRotationSettings = field(default_factory=LogRotationSettings)
 
     def __post_init__(self) -> None:
         self.logs = MemoryLogs(sink=self.files.sink)
@@ -172,13 +186,44 @@ class SimulatedNode:
         With a socket it serves the agent's API there: that is real, so the loop must be, too.
         """
         async with run_in_process(self.runtime, clock=self.clock) as client:
-            ports = self.build_ports(client, wanted, seed=seed)
+            boots = self.open_boots()
+            reboot = await self.compare_boots(boots)
+            ports = self.build_ports(client, wanted, seed=seed, reboot=reboot)
             api = self._open_api(socket) if socket is not None else None
             settings = simulated_settings(parallel_starts, features=features, node=self.settings)
-            settings = replace(settings, own_ports=self.own_ports)
+            settings = replace(settings, own_ports=self.own_ports, log_rotation=self.log_rotation)
             node = build_node(NodeSpecification(settings=settings, ports=ports, api=api))
+            await boots.note_running()
             async with running(node.parts):
-                yield RunningAgent(agent=node.agent, journal=self.journal)
+                yield RunningAgent(agent=node.agent, journal=self.journal, boots=boots)
+
+    def open_boots(self) -> BootKeeper:
+        """Return what notes the boots of this machine, for one run of the agent."""
+        return BootKeeper(
+            left=self.boot.left,
+            store=self.boot,
+            machine=self.machine.info(),
+            recorder=self.journal,
+            clock=self.clock,
+        )
+
+    async def compare_boots(self, boots: BootKeeper) -> Reboot | None:
+        """Record a reboot since the last run of the agent, as the agent does when it starts."""
+        pods = frozenset(self.checkpoint.left.statuses)
+        return await boots.start(last_record=self.journal.last_record_at, pods=pods)
+
+    def reboot(self, *, clean: bool) -> None:
+        """Boot the machine again; no agent may run now. What is not on a disk is gone.
+
+        In a clean shutdown everything is synced to disk and processes are asked to end; otherwise the power is cut.
+        """
+        self.runtime.reboot(clean=clean)
+        self.machine.boot_again(now=self.clock.now())
+        self.cgroups.pods.clear()
+        self.qos.pods = frozenset()
+        self.volumes.mounts.clear()
+        if not clean:
+            self.checkpoint.lose_power()
 
     def build_ports(
         self,
@@ -189,6 +234,7 @@ class SimulatedNode:
         wrap: PortWrapper = as_it_is,
         objects: NodeObjects | None = None,
         recorder: CauseRecorder | None = None,
+        reboot: Reboot | None = None,
     ) -> Ports:
         """Return the ports of this machine. `wrap` may put something around them."""
         randomness = random.Random(seed)
@@ -217,9 +263,15 @@ class SimulatedNode:
             qos=wrap(self.qos, "qos"),
             termination_files=MemoryTerminationFiles(sink=self.files.sink),
             logs=wrap(self.logs, "logs"),
+            rotated_logs=wrap(self.logs, "logs"),
+            kernel_log=self.kernel_log,
+            oom_counts=self.oom_counts,
             http=self.http,
             dns=MemoryDns(),
-            runtime_name="containerd",
+            contact=FirstContact(
+                runtime=client, endpoint="in-process", configured_driver="cgroupfs", clock=self.clock, found=self.met
+            ),
+            prepare_runtime=self.cgroups.prepare,
             node_ips=lambda: ("192.0.2.1",),
             randomness=randomness,
             containers=containers,
@@ -227,6 +279,7 @@ class SimulatedNode:
             node_logins=NoNodeLogins(),
             saved_state=self.checkpoint.left,
             saved_state_store=wrap(self.checkpoint, "memory"),
+            reboot=reboot,
             machine=self.machine,
             addresses=self.machine,
             storage=self.machine.storage,
@@ -242,6 +295,7 @@ class SimulatedNode:
             journal=self.journal,
             configuration=b"{}",
             node_ips=(str(ADDRESS),),
+            features=ApiFeatures(),
             parts=(),
         )
 
@@ -289,6 +343,7 @@ class RunningAgent:
 
     agent: Agent
     journal: MemoryJournal
+    boots: BootKeeper
 
 
 def simulated_settings(
@@ -305,6 +360,7 @@ def simulated_settings(
         socket=Path("/klet.sock"),
         journal=Path("/journal.db"),
         saved_state=Path("/klet-memory.json"),
+        boot=Path("/klet-boot.json"),
         journal_records=10_000,
         runtime_endpoint="in-process",
         image_endpoint="",

@@ -140,6 +140,17 @@ class KillAtStep(Struct, frozen=True):
     down: timedelta
 
 
+class RebootMachine(Struct, frozen=True):
+    """The machine is rebooted: cleanly, or its power is cut. It is back after `down`.
+
+    The power is cut after that many further steps of any tasks, so also in the middle of writes.
+    """
+
+    clean: bool
+    steps: int
+    down: timedelta
+
+
 class StepClock(Struct, frozen=True):
     """The wall clock is set."""
 
@@ -148,7 +159,7 @@ class StepClock(Struct, frozen=True):
 
 PodStep: TypeAlias = AddPod | RemovePod | ReplacePod | ChangePod | DebugPod
 RuntimeStep: TypeAlias = EndContainer | EndSandbox | BreakCalls | BreakEvents | CutStreams
-Step: TypeAlias = PodStep | RuntimeStep | FlipProbe | BreakHost | KillAtCall | KillAtStep | StepClock
+Step: TypeAlias = PodStep | RuntimeStep | FlipProbe | BreakHost | KillAtCall | KillAtStep | RebootMachine | StepClock
 
 
 class Timed(Struct, frozen=True):
@@ -196,6 +207,10 @@ def make_plan(seed: int) -> StoryPlan:
         drawn.steps.append(Timed(_at(rng.uniform(0, lasts)), _trouble(rng)))
     for _ in range(rng.choices((0, 1, 2, 3), (3, 4, 3, 1))[0]):
         drawn.steps.append(Timed(_at(rng.uniform(0, lasts)), _kill(rng)))
+    # Of their own, too.
+    boots = random.Random(f"reboots {seed}")
+    for _ in range(boots.choices((0, 1, 2), (5, 4, 1))[0]):
+        drawn.steps.append(Timed(_at(boots.uniform(0, lasts)), _reboot(boots)))
     return StoryPlan(
         seed=seed,
         pods=tuple(drawn.pods),
@@ -288,6 +303,10 @@ def _kill(rng: random.Random) -> KillAtCall | KillAtStep:
         return KillAtStep(steps=rng.randint(0, 400), down=down)
     calls = 0 if kind < 0.55 else rng.randint(1, 50)
     return KillAtCall(calls=calls, after_effect=rng.random() < 0.5, down=down)
+
+
+def _reboot(rng: random.Random) -> RebootMachine:
+    return RebootMachine(clean=rng.random() < 0.4, steps=rng.randint(0, 400), down=_at(rng.choice((1.0, 20.0))))
 
 
 def _trouble(rng: random.Random) -> Step:

@@ -19,6 +19,7 @@ from klet.host.errors import CgroupError, HostError
 from klet.model.features import PodFeatures
 from klet.model.pods import PodUID
 from klet.model.probes import ProbeKind
+from klet.node.boots import BootKeeper
 from klet.runtime.config.sub_paths import SubPathError
 from klet.simulation import plan as steps
 from klet.simulation.chronicle import Chronicle
@@ -30,6 +31,7 @@ from klet.simulation.killable import KillableTransport, KillSwitch
 from klet.simulation.node import SimulatedNode, simulated_settings
 from klet.simulation.plan import RuntimeStep, Step, StoryPlan, make_plan
 from klet.simulation.pods import API, FILE, LOADED, choose_life, command_results_of, registry
+from klet.simulation.reboots import check_reboots
 from klet.simulation.settled import Holdings, unsettled
 from klet.simulation.sources import SimulatedSources
 from klet.simulation.story_text import format_story
@@ -164,7 +166,10 @@ class Story:
         self._hits = 0
         self._kill_switch = KillSwitch()
         self._down = timedelta()
+        self._reboot: steps.RebootMachine | None = None
+        """That comes with the next end of the agent."""
         self._agent: Agent | None = None
+        self._boots: BootKeeper | None = None
         self.took = timedelta()
 
     @property
@@ -211,7 +216,19 @@ class Story:
             left = [task.get_name() for task in asyncio.all_tasks() if task not in mine]
             if len(asyncio.all_tasks()) > task_count:
                 self.chronicle.violate(f"the agent left tasks behind: {left}")
+            if self._reboot is not None:
+                await self._reboot_machine(self._reboot)
             await self._clock.sleep(self._down)
+
+    async def _reboot_machine(self, reboot: steps.RebootMachine) -> None:
+        self._reboot = None
+        if reboot.clean and self._boots is not None:
+            await self._boots.note_stopped()
+        known = self.node.boot.left
+        if known is not None:  # otherwise no agent has ever run
+            self.chronicle.note_reboot(has_run=known.boot_id == self.node.machine.boot_id)
+        self.node.reboot(clean=reboot.clean)
+        self.chronicle.disturb()
 
     async def _run_agent(self, pump: Pump, kill_switch: KillSwitch) -> None:
         """Run the agent once. An exception that escapes from a part is a bug."""
@@ -221,11 +238,14 @@ class Story:
             observer=self._watch,
         )
         config = PodConfig(sources=(FILE, API), recorder=self.node.journal, clock=self._clock)
+        self._boots = boots = self.node.open_boots()
+        reboot = await self.node.compare_boots(boots)
         ports = self.node.build_ports(
             CriClient(runtime=transport, images=transport, timeout=REQUEST_TIMEOUT),
             config,
             seed=self._plan.seed * 1000 + self.chronicle.agent_run,
             wrap=partial(_wrap, self._host_faults, kill_switch),
+            reboot=reboot,
         )
         settings = simulated_settings(
             self._plan.parallel_starts,
@@ -235,6 +255,7 @@ class Story:
         node = build_node(NodeSpecification(settings=settings, ports=ports))
         self._agent = agent = node.agent
         self._alter(agent)
+        await boots.note_running()
         try:
             async with asyncio.TaskGroup() as group:
                 for part in node.parts:
@@ -332,6 +353,13 @@ class Story:
             case steps.KillAtStep(count, down):
                 self._down = down
                 self._kill_switch.kill_after_steps(self._loop, count)
+            case steps.RebootMachine(clean, count, down):
+                self._down = down
+                self._reboot = step
+                if clean:
+                    self._kill_switch.kill_at_call(calls=0, after_effect=False)
+                else:
+                    self._kill_switch.kill_after_steps(self._loop, count)
             case steps.FlipProbe(number, container, kind):
                 self._flip_probe(self._plan.pods[number].uid, container, kind)
             case steps.BreakHost(port, effect, count):
@@ -392,3 +420,4 @@ class Story:
         for cause in causes:
             if cause.parent is not None and cause.parent not in known:
                 self.chronicle.violate(f"{cause.finding.decision} of {cause.finding.subject} has no parent")
+        check_reboots(self.chronicle, causes)

@@ -64,7 +64,7 @@ class PodConfig:
             merged = merge_pods(
                 state.known, state.snapshot, source=source, now=now, is_first=not state.is_merged, last=state.last
             )
-            state.last = {uid_of(pod): pod for pod in state.snapshot}
+            state.last = {pod.metadata.uid: pod for pod in state.snapshot}
             state.snapshot = None
             state.is_merged = True
             state.known = merged.known
@@ -92,7 +92,7 @@ class _SourceState:
 
     def __init__(self) -> None:
         self.known: Mapping[PodUID, Pod] = {}
-        self.last: Mapping[PodUID, Pod] = {}
+        self.last: Mapping[str, Pod] = {}
         self.snapshot: tuple[Pod, ...] | None = None
         self.rejected: frozenset[tuple[PodUID, str]] = frozenset()
         self.is_seen = False

@@ -78,7 +78,7 @@ def merge_pods(
     now: datetime,
     operation: SourceOperation = SourceOperation.SET,
     is_first: bool = False,
-    last: Mapping[PodUID, Pod] = MappingProxyType({}),
+    last: Mapping[str, Pod] = MappingProxyType({}),
 ) -> Merged:
     """Compare the pods that a source sends with its known pods. `is_first` marks the first SET of the source.
 
@@ -91,15 +91,16 @@ def merge_pods(
         found[PodChangeKind.REMOVE] = [merged.pop(uid_of(pod)) for pod in accepted if uid_of(pod) in merged]
     else:
         for pod in accepted:
-            uid = uid_of(pod)
-            if uid in merged and last.get(uid) is pod:
+            # Most pods of a snapshot are those of the one before: each of them costs next to nothing.
+            if last.get(pod.metadata.uid) is pod and pod.metadata.uid in merged:
                 continue
+            uid = uid_of(pod)
             result, kind = _merge_pod(merged.get(uid), pod, source=source, now=now)
             merged[uid] = result
             if kind is not None:
                 found[kind].append(result)
     if operation is SourceOperation.SET:
-        sent = {uid_of(pod) for pod in accepted}
+        sent = {pod.metadata.uid for pod in accepted}
         found[PodChangeKind.REMOVE] = [merged.pop(uid) for uid in tuple(merged) if uid not in sent]
     return Merged(known=merged, changes=_in_order(found, source, is_first=is_first), duplicates=duplicates)
 
@@ -121,6 +122,9 @@ def _without_duplicates(
     pods: tuple[Pod, ...], known: Mapping[PodUID, Pod]
 ) -> tuple[tuple[Pod, ...], tuple[Duplicate, ...]]:
     """Keep one pod for each name and for each UID: all that a pod has on the node is found by its UID."""
+    names = {(pod.metadata.name, pod.metadata.namespace) for pod in pods}
+    if len(names) == len(pods) == len({pod.metadata.uid for pod in pods}):
+        return pods, ()
     by_name: dict[str, Pod] = {}
     by_uid: dict[PodUID, Pod] = {}
     duplicates: list[Duplicate] = []

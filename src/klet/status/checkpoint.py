@@ -90,12 +90,19 @@ class SavedStateKeeper:
                     await self._clock.wait(until_any(statuses, delays, pulls), at_most=QUIET_BEFORE_SYNC)
                 await self._sync_to_disk()
 
+    async def save_now(self) -> None:
+        """Save what is on the boards now so that it survives the loss of power; raises CheckpointError."""
+        await self._store.save(self._state(), sync=False)
+        await self._store.sync_to_disk()
+
+    def _state(self) -> SavedState:
+        return SavedState(statuses=self._statuses.all(), delays=self._delays.all(), pulls=self._pulls.all())
+
     async def _save(self) -> None:
         """Write, and retry until it succeeds: a disk that is full now may not be so later."""
         while True:
-            state = SavedState(statuses=self._statuses.all(), delays=self._delays.all(), pulls=self._pulls.all())
             try:
-                await self._store.save(state, sync=False)
+                await self._store.save(self._state(), sync=False)
             except CheckpointError as error:
                 logger.warning(
                     "Cannot save pod statuses; a restart of klet would lose them", extra={"error": str(error)}

@@ -22,7 +22,6 @@ from klet.api.times import Time
 from klet.errors import KletError, level_for
 from klet.kube.watch import WATCH_LAG
 from klet.model.pods import PodUID, format_pod, is_static, uid_of
-from klet.model.roles import PodStarts
 from klet.model.verbosity import CHANGES
 from klet.status.api_status import may_be_deleted, status_to_write
 from klet.status.board import Reported, StatusBoard
@@ -32,12 +31,12 @@ from klet.status.transitions import is_same
 logger = logging.getLogger(__name__)
 
 SWEEP: Final = timedelta(seconds=10)
-COMING_PAUSE: Final = timedelta(milliseconds=500)
-"""How long the status of a pod that only starts is held: most pods run before it would be published."""
-COMING_PATIENCE: Final = timedelta(seconds=5)
-"""How much longer it is held while pods start: the node and the API server are busy with those."""
-COMING_GAP: Final = timedelta(milliseconds=100)
+COMING_PAUSE: Final = timedelta(milliseconds=300)
+"""How long a status that only says that a pod starts waits: a pod that starts alone needs one request then, not two."""
+COMING_GAP: Final = timedelta(milliseconds=30)
 """Between two of them, so that a status that matters does not queue behind all of them."""
+COMING_WITHIN: Final = timedelta(seconds=3)
+"""After the pause. The gaps are shorter if so many wait that it would take longer."""
 _PARALLEL: Final = 8
 _FIRST_DELAY: Final = timedelta(milliseconds=500)
 
@@ -102,28 +101,28 @@ class _Deleted(Struct, frozen=True):
 class StatusManager:
     """Keeps the API server's statuses equal to the board's."""
 
+    name = "statuses"
+
     def __init__(
         self,
         *,
         board: StatusBoard,
         pods: PodsAndMirrors,
         api: PodApi,
-        starts: PodStarts,
         may_run: Callable[[PodUID], bool],
         clock: Clock,
     ) -> None:
         self._board = board
         self._pods = pods
         self._api = api
-        self._starts = starts
         self._may_run = may_run
         self._clock = clock
         self._queue = WorkQueue[PodUID](clock=clock)
         self._sent: dict[PodUID, _Sent] = {}
         self._deleted: dict[PodUID, _Deleted] = {}
         self._backoff = Backoff[PodUID](first=_FIRST_DELAY, longest=SWEEP)
-        self._coming: dict[PodUID, None] = {}
-        """Pods whose status only says that they are starting; published later."""
+        self._coming: dict[PodUID, float] = {}
+        """Pods whose status only says that they are starting, and since when (monotonic clock), oldest first."""
         self._some_come = asyncio.Event()
 
     async def run(self) -> None:
@@ -134,6 +133,27 @@ class StatusManager:
             group.create_task(self._publish_coming(), name="status-coming")
             for number in range(_PARALLEL):
                 group.create_task(self._work(), name=f"status-writer-{number}")
+
+    @property
+    def waiting(self) -> int:
+        """How many statuses the API server does not have yet."""
+        return sum(map(self._differs, self._board.all()))
+
+    async def drain(self) -> None:
+        """Write what the API server does not have yet, when the agent stops and `run` has ended; nothing is retried."""
+        behind = iter([uid for uid in self._board.all() if self._differs(uid)])
+
+        async def write_next() -> None:
+            for uid in behind:
+                try:
+                    await self._publish(uid)
+                except PodApiError as error:
+                    extra = {"uid": uid, "error": str(error)}
+                    logger.debug("Pod status not written before the end", extra=extra)
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(_PARALLEL):
+                group.create_task(write_next(), name=f"status-last-{number}")
 
     async def _follow(self) -> None:
         with self._board.changes() as changes:
@@ -170,7 +190,7 @@ class StatusManager:
             self._coming.pop(uid, None)
             self._queue.add(uid)
             return
-        self._coming[uid] = None
+        self._coming.setdefault(uid, self._clock.monotonic())
         self._some_come.set()
 
     def _is_news(self, uid: PodUID) -> bool:
@@ -183,18 +203,26 @@ class StatusManager:
         return shown is not None and shown.status.phase not in {"", PENDING}
 
     async def _publish_coming(self) -> None:
-        """Publish the statuses of starting pods after a pause; all at once as soon as no pod starts."""
+        """Publish that pods start, each after a pause, and one after the other.
+
+        A pod that runs by then has left the queue by `_add`, and needs one request less.
+        """
         while True:
-            await self._some_come.wait()
-            await self._clock.sleep(COMING_PAUSE)
-            await self._clock.wait(self._starts.until_idle(), at_most=COMING_PATIENCE)
-            # Taken only after the waits: a pod that runs by now has left the set by `_add`.
-            self._some_come.clear()
-            coming, self._coming = self._coming, {}
-            for uid in coming:
+            while not self._coming:
+                self._some_come.clear()
+                await self._some_come.wait()
+            uid, since = next(iter(self._coming.items()))
+            rest = COMING_PAUSE - timedelta(seconds=self._clock.monotonic() - since)
+            if rest > timedelta(0):
+                await self._clock.sleep(rest)
+            if self._coming.pop(uid, None) is not None:
                 self._queue.add(uid)
-                if self._starts.is_busy:
-                    await self._clock.sleep(COMING_GAP)
+                await self._clock.sleep(self._coming_gap(since))
+
+    def _coming_gap(self, since: float) -> timedelta:
+        """Return the pause before the next of them: the oldest has waited since then, and the last is soon enough."""
+        left = COMING_PAUSE + COMING_WITHIN - timedelta(seconds=self._clock.monotonic() - since)
+        return min(COMING_GAP, max(left, timedelta(0)) / (len(self._coming) + 1))
 
     def _differs(self, uid: PodUID) -> bool:
         reported, pod = self._board.reported(uid), self._pods.get(uid)

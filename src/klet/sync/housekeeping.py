@@ -157,11 +157,15 @@ class PodMemories:
 
 
 class StuckRemovals:
-    """Removals that failed: one log line for a whole pass, because anyone may make many directories in `pods/`."""
+    """Removals that failed: one log line for a whole pass, because anyone may make many directories in `pods/`.
+
+    The same again is not logged: what cannot be removed may stay for days, and a pass comes every two seconds.
+    """
 
     def __init__(self) -> None:
         self._count = 0
         self._example: tuple[PodUID, KletError] | None = None
+        self._logged: tuple[int, PodUID, str] | None = None
 
     def note(self, uid: PodUID, error: KletError) -> None:
         self._count += 1
@@ -170,9 +174,13 @@ class StuckRemovals:
     def log(self) -> None:
         """Log what was noted since the last time, if anything was."""
         if self._example is None:
+            self._logged = None
             return
         uid, error = self._example
-        logger.warning("Leftovers of pods stay for now", extra={"pods": self._count, "uid": uid, "error": str(error)})
+        if self._logged != (self._count, uid, str(error)):
+            extra = {"pods": self._count, "uid": uid, "error": str(error)}
+            logger.warning("Leftovers of pods stay for now", extra=extra)
+        self._logged = (self._count, uid, str(error))
         self._count, self._example = 0, None
 
 

@@ -97,7 +97,7 @@ class StartFailures:
 class StatusFacts(Struct, frozen=True):
     """What is the same for all pods during a run of the agent."""
 
-    runtime_name: str
+    runtime_name: Callable[[], str]
     agent_started: datetime
     host_ips: Callable[[], tuple[str, ...]] = tuple
     """The addresses of the node; only an API server gets them."""
@@ -153,7 +153,7 @@ class PodStatuses:
         inputs = PodStatusInputs(
             previous=previous,
             resources=self._allocations.view(pod, seen),
-            runtime_name=self._facts.runtime_name,
+            runtime_name=self._facts.runtime_name(),
             qos_class=previous.qos_class or compute_qos(pod),
             restarts=self._restart_rule(pod),
             needs_sandbox=plan_sandbox(pod, seen).create,

@@ -40,7 +40,7 @@ def _fetch(root: Path) -> None:
     for name in PROGRAMS:
         (making / name).symlink_to(_program(root, name))
     for name in BOUND:
-        _bind(root, _program(root, name))
+        bind_program(root, _program(root, name))
     making.rename(root / "programs")
 
 
@@ -51,7 +51,7 @@ def _program(root: Path, name: str) -> Path:
     return found
 
 
-def _bind(root: Path, program: Path) -> None:
+def bind_program(root: Path, program: Path) -> None:
     """Make a program use the C library beside it."""
     loaders = sorted((root / "usr/lib").glob("*-linux-gnu/ld-linux-*.so.*"))
     if not loaders:

@@ -26,9 +26,9 @@ CONFIG = {
     "healthzPort": 0,
     "imagePullCredentialsVerificationPolicy": "NeverVerify",
     "featureGates": {"LoggingAlphaOptions": True},
-    "containerLogMaxFiles": 9,
+    "registryBurst": 9,
 }
-WARNING = "containerLogMaxFiles (--container-log-max-files) has no effect yet"
+WARNING = "registryBurst (--registry-burst) has no effect yet"
 CRASH = """
 import logging
 from klet.agent_log.start import LogSettings, start_logging

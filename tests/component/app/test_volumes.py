@@ -1,6 +1,7 @@
 """Volumes of the wired agent on a node without an API server; memory is played by plain directories."""
 
 import asyncio
+import shutil
 from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
 
@@ -12,6 +13,7 @@ from klet.aio.threads import Threads
 from klet.api.codec import convert
 from klet.api.pod import Pod
 from klet.host.inotify import watch_directory
+from klet.model.reasons import Reason
 from klet.simulation import DrivenPodSource, SimulatedNode
 from klet.simulation.node import RealDirectories
 from klet.testing.builders import IMAGE
@@ -242,3 +244,38 @@ async def test_what_an_agent_left_of_a_pod_that_is_gone_is_taken_down(machine):
         await until_gone(machine, agent)
         assert machine.mounts.mounts == {}
         assert machine.left() == ["pods"]
+
+
+async def test_after_a_reboot_memory_is_mounted_and_filled_again_and_the_disk_keeps_its_data(machine):
+    pod = pod_with(
+        {"name": "disk", "emptyDir": {}},
+        {"name": "memory", "emptyDir": {"medium": "Memory"}},
+        {"name": "info", "downwardAPI": {"items": [NAME], "defaultMode": 420}},
+        {"name": "all", "projected": {"sources": [{"downwardAPI": {"items": [LABELS]}}], "defaultMode": 420}},
+    )
+    wanted = DrivenPodSource()
+    wanted.add(pod)
+    async with machine.agent(wanted) as agent:
+        await until_phase(agent, "Running")
+    volumes = machine.root / "pods/u/volumes"
+    in_memory = dict(machine.mounts.mounts)
+    (volumes / "kubernetes.io~empty-dir/disk/kept").write_text("data")
+    (volumes / "kubernetes.io~empty-dir/memory/lost").write_text("data")
+
+    machine.node.reboot(clean=False)
+    # A reboot takes every tmpfs; the directories below them are on the disk, and empty.
+    for path in machine.mounts.mounts:
+        shutil.rmtree(path)
+        path.mkdir()
+    machine.mounts.mounts.clear()
+
+    again = DrivenPodSource()
+    again.add(pod)
+    async with machine.agent(again):
+        await machine.recorded(Reason.STARTED, times=2)
+        assert machine.mounts.mounts == in_memory
+        assert {path.name for path in in_memory} == {"memory", "info", "all"}
+        assert (volumes / "kubernetes.io~empty-dir/disk/kept").read_text() == "data"
+        assert list((volumes / "kubernetes.io~empty-dir/memory").iterdir()) == []
+        assert (volumes / "kubernetes.io~downward-api/info/name").read_text() == "p"
+        assert (volumes / "kubernetes.io~projected/all/labels").read_text() == 'app="x"'

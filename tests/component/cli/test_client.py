@@ -13,6 +13,7 @@ from klet.api.klet_v1 import CauseRecord, NodeExplanation, PodListing
 from klet.cli.client import AgentClient, AgentError, AgentUnavailable, OtherVersion
 from klet.cli.explain import print_explanation
 from klet.cli.journal_feed import JournalFeed
+from klet.cli.keepers import SUPERVISED
 from klet.cli.names import UnclearName
 from klet.cli.pod_commands import PodFormat, print_pods
 from klet.testing.strict import decode_strictly
@@ -101,7 +102,7 @@ async def agent(tmp_path):
 
 @pytest.fixture
 def client(tmp_path):
-    return AgentClient(socket_path=tmp_path / "klet.sock", is_supervised=lambda: False)
+    return AgentClient(socket_path=tmp_path / "klet.sock", advise=lambda: None)
 
 
 async def test_pods_and_health(agent, client):
@@ -148,7 +149,7 @@ def test_no_agent_is_a_clear_error(client):
 
 
 def test_an_agent_that_the_supervisor_will_start_again_is_said_to_come_back(tmp_path):
-    client = AgentClient(socket_path=tmp_path / "klet.sock", is_supervised=lambda: True)
+    client = AgentClient(socket_path=tmp_path / "klet.sock", advise=lambda: SUPERVISED)
     with pytest.raises(AgentUnavailable, match="its supervisor starts the agent again"):
         client.pods()
 

@@ -32,7 +32,6 @@ from klet.status.board import StatusBoard
 from klet.status.manager import SWEEP, PodGone, StatusManager
 from klet.status.pod_api import ApiPods
 from klet.testing.builders import make_pod
-from klet.testing.starts import NoStarts
 
 GATE = PodCondition(type="example.com/gate", status="True")
 READY = PodCondition(type="Ready", status="True")
@@ -60,7 +59,6 @@ class Bench:
             board=self.board,
             pods=self.pods,
             api=ApiPods(client=cluster.client, pods=self.followed),
-            starts=NoStarts(),
             may_run=lambda uid: uid in self.running,
             clock=clock,
         )
@@ -257,7 +255,6 @@ async def test_an_event_is_written_once_and_then_counted(bench):
         findings=recorder,
         pods=bench.pods,
         api=ApiEvents(client=bench.client),
-        starts=NoStarts(),
         node_name="n",
         clock=SystemClock(),
         randomness=random.Random(1),

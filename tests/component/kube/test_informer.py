@@ -12,10 +12,11 @@ from klet.embedded import refusals
 from klet.embedded.faults import Cut, DelayAnswer, FallSilent, RefuseRequest
 from klet.kube.informer import FIRST_DELAY, Informer, InformerSettings, ObjectKey
 from klet.kube.throttle import Unlimited
-from klet.kube.watch import Watcher, WatchScope
+from klet.kube.watch import Watcher, WatchPatience, WatchScope
 from klet.testing.clock import FastClock
 
 A = ObjectKey("default", "a")
+A_MOMENT = timedelta(milliseconds=300)
 
 
 async def test_it_begins_with_everything_there_is(cluster):
@@ -108,19 +109,23 @@ async def test_what_was_there_stays_readable_while_the_server_is_away(cluster, f
 
 
 @pytest.mark.parametrize(
-    "fault",
+    ("fault", "patience"),
     [
-        pytest.param(FallSilent(after_events=1), id="after some events"),
-        pytest.param(DelayAnswer(timedelta(hours=1)), id="before any answer"),
+        pytest.param(
+            FallSilent(after_events=1),
+            WatchPatience(shortest_life=1, longest_life=1, silence=A_MOMENT, overtime=A_MOMENT),
+            id="after some events, once the server should have ended it",
+        ),
+        pytest.param(DelayAnswer(timedelta(hours=1)), WatchPatience(first_answer=A_MOMENT), id="before any answer"),
     ],
 )
-async def test_a_watch_that_ends_without_notice_is_noticed(cluster, fault):
+async def test_a_watch_that_ends_without_notice_is_noticed(cluster, fault, patience):
     await cluster.put("a")
     watcher = Watcher(
         transport=cluster.transport,
         throttle=Unlimited(),
         randomness=random.Random(1),
-        silence=timedelta(milliseconds=300),
+        patience=patience,
     )
     settings = InformerSettings(cluster.client, watcher, FastClock(), random.Random(1))
     informer = Informer(struct=ConfigMap, scope=WatchScope("default"), settings=settings)

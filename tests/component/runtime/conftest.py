@@ -46,6 +46,12 @@ from klet.testing.loop import EPOCH, run_virtual
 from klet.wire import cri_v1_pb2 as cri
 
 
+class NothingSaved:
+    """Saves nothing: no test here restarts the agent."""
+
+    async def save_now(self) -> None: ...
+
+
 class Files:
     """Paths without files. `broken` makes the next preparation fail."""
 
@@ -188,7 +194,9 @@ class RuntimeBench:
         boards = build_boards(settings, SavedState(), clock)
         self.backoff = boards.backoff
         self.ports = ports.containers
-        parts = build_runtime_parts(ports, settings, boards, volumes=self.volumes, images=self.images)
+        parts = build_runtime_parts(
+            ports, settings, boards, volumes=self.volumes, images=self.images, state=NothingSaved()
+        )
         self.reader, self.hooks, self.killer, self.remover = parts.reader, parts.hooks, parts.killer, parts.remover
         self.starter, self.sandboxes, self.executor = parts.starter, parts.sandboxes, parts.executor
 

@@ -68,7 +68,6 @@ class Collecting:
         self.gc = ContainerGc(
             runtime=bench.client,
             remover=bench.remover,
-            logs=bench.logs,
             fates=self.fates,
             seen=self.seen,
             recorder=bench.journal,

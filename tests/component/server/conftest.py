@@ -25,12 +25,22 @@ from klet.certs.messages import Purpose, Template
 from klet.cri.client import CriClient
 from klet.host.images import BUSYBOX_IMAGE
 from klet.metrics import MetricRegistry
+from klet.model.tracing import Tracer
 from klet.server.auth.access import AlwaysAllow, Authorizer
 from klet.server.auth.certificates import CertificateAuthenticator, ClientAuthorities
 from klet.server.auth.filter import AuthFilter
 from klet.server.auth.reviews import LIMITS, Retrying, ReviewLimits
 from klet.server.auth.tokens import TokenAuthenticator
-from klet.server.listener import ListenAddress, ListenerLimits, SecureListener, SocketListener, listen_on
+from klet.server.checkpoints import ContainerCheckpoints
+from klet.server.listener import (
+    ListenAddress,
+    ListenerLimits,
+    ListenerOptions,
+    SecureListener,
+    SocketListener,
+    listen_on,
+)
+from klet.server.routes.checkpoint import CheckpointRoutes
 from klet.server.routes.health import HealthCheck, HealthRoutes
 from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
@@ -44,6 +54,7 @@ from klet.testing.builders import make_pod
 from klet.testing.clock import FastClock
 from klet.testing.cri_configs import build_container_config, build_sandbox_config
 from klet.testing.fake_runtime.images import FakeImage
+from klet.testing.fake_runtime.logs import FileSink
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.fake_runtime.world import Features
 from klet.testing.in_process import run_in_process
@@ -193,6 +204,10 @@ class Setup:
     authorizer: Authorizer = field(default_factory=AlwaysAllow)
     allows_anonymous: bool = False
     has_debugging: bool = True
+    has_checkpoints: bool = True
+    """Whether the runtime makes checkpoints."""
+    splits_streams: bool = False
+    tracer: Tracer | None = None
     with_vault: bool = False
     """Run another pod, `default/vault` with the UID `vault-uid`."""
     limits: ListenerLimits = field(default_factory=ListenerLimits)
@@ -204,7 +219,15 @@ class Kubelet:
     """A kubelet API that listens."""
 
     def __init__(
-        self, *, pki: Pki, streamer: Streamer, runtime: FakeRuntime, client: CriClient, directory: Path
+        self,
+        *,
+        pki: Pki,
+        streamer: Streamer,
+        runtime: FakeRuntime,
+        client: CriClient,
+        directory: Path,
+        threads: Threads,
+        splits_streams: bool = False,
     ) -> None:
         self.pki, self.streamer, self.runtime = pki, streamer, runtime
         self.pods, self.health = Pods(), Health()
@@ -212,9 +235,14 @@ class Kubelet:
         self.ca.write_bytes(pki.pair("ca")[0].read_bytes())
         self.socket = directory / "klet.sock"
         self.port = 0
+        self.root = directory / "root"
         running = RuntimePods(runtime=client)
+        checkpoints = ContainerCheckpoints(
+            root=self.root, runtime=client, running=running, threads=threads, clock=SystemClock()
+        )
         self.routes = (
-            PodRoutes(pods=self.pods, logs=Logs()),
+            PodRoutes(pods=self.pods, logs=Logs(), splits_streams=splits_streams),
+            CheckpointRoutes(pods=self.pods, checkpoints=checkpoints),
             HealthRoutes(checks=self.health.checks()),
             StreamRoutes(pods=self.pods, running=running, runtime=client),
             NodeRoutes(configuration=b'{"port":10250}', running=running),
@@ -272,15 +300,26 @@ async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[
         stack.callback(endpoint.close)
         stack.push_async_callback(streamer.close)
         streamer.url = f"http://127.0.0.1:{endpoint.sockets[0].getsockname()[1]}"
-        features = Features(streaming_url=streamer.url)
-        runtime = FakeRuntime(start=clock.now(), features=features, images=(FakeImage(name=BUSYBOX_IMAGE),))
+        features = Features(streaming_url=streamer.url, checkpoints=setup.has_checkpoints)
+        sink = FileSink()
+        stack.callback(sink.close_all)
+        images = (FakeImage(name=BUSYBOX_IMAGE),)
+        runtime = FakeRuntime(start=clock.now(), features=features, images=images, sink=sink)
         client = await stack.enter_async_context(run_in_process(runtime, clock=clock))
         await start_pod(client, directory)
         if setup.with_vault:
             await start_pod(client, directory, name="vault", uid="vault-uid")
-        kubelet = Kubelet(pki=pki, streamer=streamer, runtime=runtime, client=client, directory=directory)
         threads = Threads(limit=2)
         stack.callback(threads.close)
+        kubelet = Kubelet(
+            pki=pki,
+            streamer=streamer,
+            runtime=runtime,
+            client=client,
+            directory=directory,
+            threads=threads,
+            splits_streams=setup.splits_streams,
+        )
         authorities = ClientAuthorities(file=kubelet.ca, threads=threads, clock=clock)
         await authorities.load()
         contexts = ServingContext(
@@ -319,7 +358,7 @@ async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[
             auth=auth,
             routes=kubelet.routes,
             clock=clock,
-            has_debugging=setup.has_debugging,
+            options=ListenerOptions(has_debugging=setup.has_debugging, tracer=setup.tracer),
             limits=setup.limits,
         )
         kubelet.port = taken.getsockname()[1]

@@ -104,6 +104,21 @@ async def test_logs(kubelet):
     assert await kubelet.get("/containerLogs/default/gone/main") == (404, 'pod "gone" does not exist')
 
 
+async def test_one_stream_of_a_log_needs_the_gate_and_comes_after_pod_and_container(start):
+    refusal = (
+        'unable to return the given log stream: "Stdout". '
+        "Please enable PodLogsQuerySplitStreams feature gate in kubelet"
+    )
+    async with start() as kubelet:
+        assert await kubelet.get("/containerLogs/default/web/main?stream=Stdout") == (400, refusal)
+        assert await kubelet.get("/containerLogs/default/web/main?stream=All") == (200, "hello\n")
+        assert (await kubelet.get("/containerLogs/default/gone/main?stream=Stdout"))[0] == 404
+        assert (await kubelet.get("/containerLogs/default/web/none?stream=Stdout"))[0] == 404
+        assert (await kubelet.get("/containerLogs/default/web/none?stream=x"))[0] == 422
+    async with start(splits_streams=True) as kubelet:
+        assert await kubelet.get("/containerLogs/default/web/main?stream=Stdout") == (200, "hello\n")
+
+
 async def test_without_debugging(start):
     async with start(has_debugging=False) as kubelet:
         for path in (

@@ -152,6 +152,13 @@ async def test_a_token_may_come_as_subprotocol_of_a_websocket_and_goes_no_furthe
             {("get", "proxy")},
             "verb=create, resource=nodes, subresource(s)=[proxy]",
         ),
+        (
+            "POST",
+            "/checkpoint/default/web/main",
+            {("create", "proxy")},
+            "verb=create, resource=nodes, subresource(s)=[checkpoint]",
+        ),
+        ("POST", "/checkpoint/default/web/main", {("create", "checkpoint")}, 200),
         ("HEAD", "/pods", set(), ""),
         ("GET", "/stats/summary", {("get", "proxy")}, "verb=get, resource=nodes, subresource(s)=[stats]"),
         ("GET", "/exec/nowhere", {("get", "proxy")}, "verb=create, resource=nodes, subresource(s)=[proxy]"),

@@ -96,7 +96,6 @@ async def test_a_changed_config_map_reaches_the_files_of_a_running_pod(ready, ap
     pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "c", "mountPath": "/c"}]
     await api.create(pod, node=node.name)
     await api.until_pod("reader", lambda pod: pod.status.phase == "Running", what="Running")
-    await api.client.patch(ConfigMap, "settings", "default", patch={"data": {"key": "two"}})
     process = await asyncio.create_subprocess_exec(
         str(find_program(KUBECTL)),
         f"--kubeconfig={api.plane.admin}",
@@ -105,7 +104,9 @@ async def test_a_changed_config_map_reaches_the_files_of_a_running_pod(ready, ap
     )
     try:
         async with asyncio.timeout(20):
+            # Running says that the process is there, not that it has read the file.
             assert await process.stdout.readline() == b"one\n"
+            await api.client.patch(ConfigMap, "settings", "default", patch={"data": {"key": "two"}})
             assert await process.stdout.readline() == b"two\n"
     finally:
         process.kill()

@@ -18,7 +18,7 @@ from klet.host.cgroups.resources import CgroupResources
 from klet.host.errors import CgroupBusy, CgroupError, CgroupMissing
 from klet.host.procfs import ProcReader
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root")]
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root"), pytest.mark.real_machine]
 
 MIB = 1 << 20
 

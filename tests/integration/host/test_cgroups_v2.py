@@ -33,7 +33,7 @@ def test_cgroups_in_a_machine_with_version_2():
     if not shutil.which("qemu-system-x86_64"):
         pytest.skip("no qemu-system-x86_64: apt-get install qemu-system-x86")
     tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]
-    command = [REPOSITORY / "scripts" / "vm", "--timeout", str(LIMIT), "--memory", "3072", "--", *tests]
+    command = [REPOSITORY / "scripts" / "vm", "run", "--timeout", str(LIMIT), "--memory", "3072", "--", *tests]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "needs cgroup version 2" not in done.stdout

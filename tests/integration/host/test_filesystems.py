@@ -6,7 +6,7 @@ from klet.host import mounts
 from klet.host.errors import FileMissing
 from klet.host.filesystems import Magic, filesystem_type, is_mount_root
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root")]
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root"), pytest.mark.real_machine]
 
 
 def test_a_tmpfs_is_known_by_its_type(place):

@@ -10,7 +10,7 @@ from klet.host.files import remove_tree
 from klet.host.mountinfo import find_mount
 from klet.host.mounts import HostMounts, MountFlag, Propagation, parse_mount_options
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root")]
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root"), pytest.mark.real_machine]
 
 
 def make(directory: Path) -> Path:

@@ -21,7 +21,7 @@ from klet.resources.pod_cgroups import PodCgroups
 from klet.resources.qos_cgroups import QosCgroups
 from klet.testing.builders import make_container, make_pod, with_resources
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root")]
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root"), pytest.mark.real_machine]
 
 MIB = 1 << 20
 PLAIN = CgroupResources()

@@ -13,7 +13,7 @@ from klet.model.pods import PodUID
 from klet.runtime.config.sub_paths import BoundSubPaths, SubPathError
 from klet.testing.races.swapper import swapping
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root")]
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root"), pytest.mark.real_machine]
 
 UID = PodUID("uid-1")
 

@@ -11,7 +11,7 @@ from klet.host.mountinfo import find_mount
 from klet.volumes.errors import OrphanKept
 from klet.volumes.orphans import remove_orphan
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root")]
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root"), pytest.mark.real_machine]
 
 GROUP, USER = 4242, 4343
 TOKEN = {"projected": {"defaultMode": 0o644, "sources": [{"serviceAccountToken": {"path": "s/f"}}]}}

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-import pytest
-
 from klet.aio.clock import LoopClock
 from klet.aio.turns import Turn, Turns
 from klet.testing.loop import EPOCH, run_virtual
@@ -141,55 +139,6 @@ def test_with_fewer_turns_to_begin_with_there_are_more_the_longer_the_queue():
 
     first = [0, 0, 1, 1, 1, 2, 2, 2, 3]
     assert run_virtual(main()) == [*first, *(at + 4 for at in first)]
-
-
-def test_it_is_idle_once_the_last_in_the_queue_is_done_or_leaves():
-    async def test(bench: Bench, group: asyncio.TaskGroup) -> None:
-        async def note(name: str) -> None:
-            await bench.turns.until_idle()
-            assert not bench.turns.is_busy
-            bench.got.append((name, bench.clock.monotonic()))
-
-        await note("not begun")
-        group.create_task(bench.work("a", 3))
-        group.create_task(bench.work("b", 4))
-        gone = group.create_task(bench.work("gone", 1))
-        await bench.sleep(1)
-        assert bench.turns.is_busy
-        group.create_task(note("all"))
-        await bench.sleep(4)
-        gone.cancel()
-
-    assert on_bench(test).got == [("not begun", 0), ("a", 0), ("b", 3), ("all", 7)]
-
-
-def test_who_takes_too_long_does_not_count_as_busy():
-    async def test(bench: Bench, group: asyncio.TaskGroup) -> None:
-        group.create_task(bench.work("hangs", 3 * HOLD))
-        await bench.sleep(1)
-        await bench.turns.until_idle()
-        bench.got.append(("idle", bench.clock.monotonic()))
-
-    assert on_bench(test).got == [("hangs", 0), ("idle", HOLD)]
-
-
-@pytest.mark.parametrize(
-    ("lasts", "idle_at"),
-    [
-        pytest.param(0.5, HOLD, id="when the last turn is lost"),
-        pytest.param(3, HOLD + 2, id="when the last turn is given back after another was lost"),
-    ],
-)
-def test_it_is_idle_as_soon_as_those_that_are_left_hang(lasts: float, idle_at: float):
-    async def test(bench: Bench, group: asyncio.TaskGroup) -> None:
-        group.create_task(bench.work("hangs", 3 * HOLD))
-        await bench.sleep(HOLD - 1)
-        group.create_task(bench.work("late", lasts))
-        await bench.sleep(0.1)
-        await bench.turns.until_idle()
-        bench.got.append(("idle", bench.clock.monotonic()))
-
-    assert on_bench(test, at_once=2).got == [("hangs", 0), ("late", HOLD - 1), ("idle", idle_at)]
 
 
 def test_a_lost_turn_makes_place_for_a_newcomer_at_once():

@@ -12,7 +12,9 @@ def agent_modules() -> set[str]:
     return set(answer.stdout.split())
 
 
-@pytest.mark.parametrize("library", ["typer", "rich", "click", "cryptography", "dbus_fast", "hypothesis", "pytest"])
+@pytest.mark.parametrize(
+    "library", ["typer", "rich", "click", "cryptography", "dbus_fast", "hypothesis", "opentelemetry", "pytest"]
+)
 def test_the_agent_does_not_import(agent_modules, library):
     assert library not in agent_modules
 

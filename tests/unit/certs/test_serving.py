@@ -147,6 +147,29 @@ class TestSelfSigned:
         assert files.key_file.read_text() == other_key
         assert len(signer.hosts) == 1
 
+    @pytest.mark.parametrize("name", ["kubelet.crt", "kubelet.key"])
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            pytest.param(lambda _data: b"", id="empty"),
+            pytest.param(lambda data: data[: len(data) // 2], id="half"),
+            pytest.param(lambda data: bytes(len(data)), id="full of zeros"),
+        ],
+    )
+    async def test_a_pair_that_a_loss_of_power_has_torn_is_set_aside_and_made_again(
+        self, serving, files, pair, new_pair, name, damage
+    ):
+        part, _ = serving(files, pair)
+        await part.prepare()
+        path = files.key_file.with_name(name)
+        path.write_bytes(torn := damage(path.read_bytes()))
+        other = new_pair("other")
+        again, signer = serving(files, other)
+        assert not await again.is_there()
+        assert (await again.prepare()).certificate == other.certificate
+        assert path.with_name(f"{name}.corrupt").read_bytes() == torn
+        assert len(signer.hosts) == 1
+
     async def test_a_directory_that_cannot_be_made(self, serving, tmp_path, pair):
         (tmp_path / "pki").write_text("a file")
         files = SelfSignedFiles(tmp_path / "pki" / "x" / "kubelet.crt", tmp_path / "pki" / "x" / "kubelet.key")

@@ -13,6 +13,8 @@ from klet.checkpoint import (
     Envelope,
     Found,
 )
+from klet.journal.memory import MemoryJournal
+from klet.model.reasons import Reason
 from klet.testing.clock import ManualClock
 
 FORM = Envelope(kind="numbers", version=1, payload=list[int])
@@ -27,8 +29,9 @@ def threads():
 
 @pytest.fixture
 def open_file(tmp_path, threads):
-    def make(form=FORM):
-        return CheckpointFile(path=tmp_path / "state" / "numbers", form=form, threads=threads, clock=ManualClock())
+    def make(form=FORM, recorder=None):
+        path = tmp_path / "state" / "numbers"
+        return CheckpointFile(path=path, form=form, threads=threads, clock=ManualClock(), recorder=recorder)
 
     return make
 
@@ -122,11 +125,43 @@ async def test_a_write_that_fails_names_the_file_and_is_tried_again_next_time(op
     assert open_file().load() == Found([1])
 
 
-async def test_a_value_may_be_there_for_the_next_agent_before_it_is_so_for_the_next_machine(open_file):
+@pytest.mark.parametrize("torn", [b"", b'{"kind":', bytes(64)], ids=["empty", "half", "full of zeros"])
+async def test_what_was_synced_last_takes_the_place_of_what_a_loss_of_power_has_torn(open_file, torn):
     file = open_file()
     await file.save([1], sync=False)
+    await file.sync_to_disk()
+    await file.save([2], sync=False)
+    assert open_file().load() == Found([2])
+    file.path.write_bytes(torn)
     assert open_file().load() == Found([1])
+    assert open_file().load() == Found([1])
+    assert len(list(file.path.parent.glob("*.corrupt-*"))) == 1
+
+
+async def test_a_file_that_was_removed_is_not_brought_back_by_the_second_one(open_file):
+    file = open_file()
+    await file.save([1], sync=False)
     await file.sync_to_disk()
     file.path.unlink()
-    with pytest.raises(CheckpointError, match=r"not written: cannot write .*: No such file"):
+    assert open_file().load() == Absent()
+
+
+async def test_damage_is_recorded(open_file, tmp_path):
+    journal = MemoryJournal(clock=ManualClock())
+    await open_file().save([1])
+    file = open_file(recorder=journal)
+    file.path.write_bytes(b"")
+    assert isinstance(await file.read(), Damaged)
+    [cause] = journal.all()
+    assert cause.finding.decision == Reason.STATE_FILE_DAMAGED
+    assert cause.finding.measurements["file"] == str(file.path)
+
+
+async def test_what_cannot_be_synced_is_an_error(open_file):
+    file = open_file()
+    await file.save([1], sync=False)
+    file.path.unlink()
+    file.path.parent.rmdir()
+    file.path.parent.write_text("in the way")
+    with pytest.raises(CheckpointError, match=r"numbers.synced not written"):
         await file.sync_to_disk()

@@ -46,5 +46,6 @@ def test_errors_are_short_and_have_a_code(capsys, arguments, code, expected):
 def test_help_names_every_command(capsys):
     assert main(["--help"]) == 0
     reported = capsys.readouterr().out
-    for command in ("up", "down", "ps", "logs", "explain", "version", "run"):
+    for command in ("up", "down", "install", "uninstall", "ps", "logs", "explain", "version", "run"):
         assert f" {command} " in reported
+    assert " boot " not in reported

@@ -124,12 +124,8 @@ def test_every_gate_acts_or_stands_in_the_table():
                      "evicted: it only lowers what the Node reports as allocatable", id="hard eviction"),
         pytest.param({"systemReserved": {"memory": "1Gi"}}, "systemReserved (--system-reserved): it only lowers what "
                      "the Node reports as allocatable: no cgroup keeps pods from using it", id="a reservation"),
-        pytest.param({"tracing.endpoint": "localhost:4317"}, "tracing.endpoint has no effect yet: nothing is traced",
-                     id="an object that is absent by default"),
         pytest.param({"shutdownGracePeriod": "30s"}, "shutdownGracePeriod has no effect yet: pods are not stopped in "
                      "order when the machine shuts down", id="a shutdown in order"),
-        pytest.param({"containerLogMaxFiles": 9}, "containerLogMaxFiles (--container-log-max-files) has no effect yet: "
-                     "container logs are not rotated", id="rotation"),
         pytest.param({"featureGates.KubeletPSI": False, "featureGates.VolumeLimitScaling": True},
                      "featureGates (--feature-gates): klet does not ask about these gates yet: "
                      "KubeletPSI=false, VolumeLimitScaling=true", id="gates"),
@@ -146,8 +142,8 @@ def test_warned_of_once(with_file, fields, warning):
                      "containers is not measured yet, so nothing is repeated in this interval",
                      id="a flag without a field"),
         pytest.param(["--boot-id-file=/x"], "--boot-id-file has no effect yet: klet has no cAdvisor", id="cAdvisor"),
-        pytest.param(["--oom-score-adj=0"], "oomScoreAdj (--oom-score-adj) has no effect yet: the agent keeps the OOM "
-                     "score with which it was started", id="a flag for a field"),
+        pytest.param(["--image-gc-low-threshold=50"], "imageGCLowThresholdPercent (--image-gc-low-threshold) has no "
+                     "effect yet: unused images are not removed", id="a flag for a field"),
     ],
 )  # fmt: skip
 def test_flags_warned_of_once(with_file, flags, warning):

@@ -6,22 +6,23 @@ import pytest
 
 from klet.events.correlator import LONGEST_MESSAGE
 from klet.events.recorder import (
-    AT_ONCE,
-    FLOOD,
-    PATIENCE,
     PAUSE,
     QUEUE,
     TRIES,
     EventGone,
     EventingRecorder,
+    EventRefused,
     EventsUnreachable,
+    EventUnneeded,
     EventWriter,
 )
 from klet.journal.memory import MemoryJournal
+from klet.kube.throttle import throttle_for
 from klet.model.causes import Finding, FindingSubject
 from klet.model.reasons import Reason, read_reason
 from klet.testing.clock import START, ManualClock
-from klet.testing.starts import NoStarts
+
+STEP = timedelta(milliseconds=100)
 
 
 def started(number):
@@ -61,12 +62,23 @@ class WrittenEvents:
         self.clock = clock
         self.at = []
 
-    async def create(self, event):
+    async def create(self, _event):
         self.at.append(self.clock.now() - START)
-        return event
 
     async def patch_count(self, _event):
         raise AssertionError("every Event here is of a pod of its own")
+
+
+class ThrottledEvents(WrittenEvents):
+    """Takes every Event, as fast as the client's limit allows."""
+
+    def __init__(self, clock):
+        super().__init__(clock)
+        self.throttle = throttle_for(50, 100, clock)
+
+    async def create(self, event):
+        await self.throttle.wait()
+        await super().create(event)
 
 
 class KeptEvents:
@@ -77,7 +89,6 @@ class KeptEvents:
 
     async def create(self, event):
         self.events.append(event)
-        return event
 
     async def patch_count(self, _event):
         raise AssertionError("every Event here is of another reason")
@@ -88,138 +99,49 @@ class NoPods:
         return None
 
 
-def build_writer(recorder, api, clock, starts=None):
+def build_writer(recorder, api, clock):
     return EventWriter(
         findings=recorder,
         pods=NoPods(),
         api=api,
-        starts=starts or NoStarts(),
         node_name="n",
         clock=clock,
         randomness=random.Random(1),
     )
 
 
-class ManyStarts:
-    """Pods start, until none does."""
-
-    def __init__(self):
-        self.over = asyncio.Event()
-
-    @property
-    def is_busy(self):
-        return not self.over.is_set()
-
-    async def until_idle(self):
-        await self.over.wait()
-
-
-@pytest.mark.parametrize(
-    ("over_after", "written_at"),
-    [
-        pytest.param(timedelta(seconds=3), timedelta(seconds=3), id="as soon as all have started"),
-        pytest.param(timedelta(minutes=1), PATIENCE, id="in the end all the same"),
-    ],
-)
-async def test_events_are_written_after_pods_that_start(over_after, written_at):
-    clock, starts = ManualClock(), ManyStarts()
+async def test_an_event_is_written_at_once_however_many_pods_start():
+    clock = ManualClock()
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
     api = WrittenEvents(clock)
-    writer = build_writer(recorder, api, clock, starts)
-    for number in range(2):
-        recorder.record(of_pod(number))
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(writer.run())
-        await clock.run(over_after)
-        starts.over.set()
-        await clock.run(timedelta(0))
-        task.cancel()
-    assert api.at == [written_at, written_at]
-
-
-async def test_while_pods_start_a_warning_is_reported_at_once_with_what_led_to_it():
-    clock, starts = ManualClock(), ManyStarts()
-    recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
-    api = WrittenEvents(clock)
-    writer = build_writer(recorder, api, clock, starts)
-    recorder.record(of_pod(0))
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(writer.run())
-        await clock.run(timedelta(seconds=1))
-        assert api.at == []
-        recorder.record(
-            Finding(subject=FindingSubject(name="p", uid="u"), decider="test", decision=Reason.FAILED, message="m")
-        )
-        await clock.run(timedelta(0))
-        recorder.record(of_pod(1))
-        await clock.run(timedelta(seconds=1))
-        task.cancel()
-    assert api.at == [timedelta(seconds=1)] * 2
-
-
-async def test_pods_that_start_do_not_have_events_dropped():
-    clock, starts = ManualClock(), ManyStarts()
-    recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
-    api = WrittenEvents(clock)
-    writer = build_writer(recorder, api, clock, starts)
-    count = QUEUE + QUEUE // 4
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(writer.run())
-        for number in range(count):
+        task = group.create_task(build_writer(recorder, api, clock).run())
+        for number in range(300):
             recorder.record(of_pod(number))
-            if number % 50 == 0:
-                await clock.run(PATIENCE * 2 / 3 * 50 / count)
-        starts.over.set()
-        await clock.run(2 * FLOOD)
+            if number % 10 == 0:
+                await clock.run(timedelta(milliseconds=100))
+        await clock.run(timedelta(0))
         task.cancel()
-    assert (len(api.at), recorder.take_dropped()) == (count, 0)
+    assert len(api.at) == 300
+    assert all(at - number // 10 * timedelta(milliseconds=100) <= STEP for number, at in enumerate(api.at))
 
 
-@pytest.mark.parametrize(
-    ("count", "at_once", "latest"),
-    [
-        pytest.param(AT_ONCE, AT_ONCE, timedelta(0), id="a few are reported at once"),
-        pytest.param(90, 1, FLOOD, id="of many the first at once"),
-        pytest.param(QUEUE, 1, FLOOD, id="as many as may wait"),
-    ],
-)
-async def test_a_flood_of_events_is_written_at_a_limited_rate(count, at_once, latest):
+async def test_the_rate_of_events_is_the_clients_limit(caplog):
+    """100 at once and 50 a second, as eventBurst and eventRecordQPS are by default; none is dropped."""
     clock = ManualClock()
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
-    api = WrittenEvents(clock)
-    writer = build_writer(recorder, api, clock)
-    for number in range(count):
-        subject = FindingSubject(name=f"p-{number}", uid=f"u-{number}")
-        recorder.record(Finding(subject=subject, decider="test", decision=Reason.STARTED, message="m"))
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(writer.run())
-        await clock.run(timedelta(0))
-        assert len(api.at) == at_once
-        await clock.run(2 * FLOOD)
-        task.cancel()
-    assert len(api.at) == count
-    assert max(api.at) <= latest
-
-
-async def test_a_warning_in_a_flood_of_events_is_reported_at_once_with_what_led_to_it():
-    clock = ManualClock()
-    recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
-    api = WrittenEvents(clock)
-    writer = build_writer(recorder, api, clock)
-    for number in range(50):
-        recorder.record(of_pod(number))
-    recorder.record(
-        Finding(subject=FindingSubject(name="p", uid="u"), decider="test", decision=Reason.FAILED, message="m")
-    )
-    for number in range(50, 90):
+    api = ThrottledEvents(clock)
+    for number in range(350):
         recorder.record(of_pod(number))
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(writer.run())
+        task = group.create_task(build_writer(recorder, api, clock).run())
         await clock.run(timedelta(0))
-        assert len(api.at) == 51
-        await clock.run(FLOOD)
+        assert len(api.at) == 100
+        await clock.run(timedelta(seconds=6))
         task.cancel()
-    assert len(api.at) == 91
+    assert (len(api.at), recorder.take_dropped()) == (350, 0)
+    assert api.at[-1] <= timedelta(seconds=5.1)
+    assert caplog.messages == []
 
 
 class AwayEvents(WrittenEvents):
@@ -306,4 +228,65 @@ async def test_an_event_of_a_namespace_that_is_gone_is_tried_once(caplog):
         await clock.run(timedelta(0))
         task.cancel()
     assert api.calls == [("create", "first"), ("count up", "first"), ("create", "first"), ("create", "second")]
-    assert caplog.messages == ["Event refused"] * 3
+    assert caplog.messages == []
+
+
+class RefusedEvents:
+    """Refuses all."""
+
+    async def create(self, _event):
+        raise EventRefused("no right to create events")
+
+
+async def test_an_event_that_is_refused_for_another_cause_is_warned_of(caplog):
+    clock = ManualClock()
+    recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
+    recorder.record(started(1))
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(build_writer(recorder, RefusedEvents(), clock).run())
+        await clock.run(timedelta(0))
+        task.cancel()
+    assert caplog.messages == ["Event refused"]
+
+
+class HangingEvents(KeptEvents):
+    """Does not answer the first request, but has taken it; the same name is refused afterwards."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = asyncio.Event()
+
+    async def create(self, event):
+        if event.metadata.name in {each.metadata.name for each in self.events}:
+            raise EventUnneeded("already exists")
+        await super().create(event)
+        if not self.asked.is_set():
+            self.asked.set()
+            await asyncio.Event().wait()
+
+
+async def test_what_waits_when_the_agent_stops_is_written(caplog):
+    clock, api = ManualClock(), HangingEvents()
+    recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
+    writer = build_writer(recorder, api, clock)
+    for number in range(30):
+        recorder.record(of_pod(number))
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(writer.run())
+        await api.asked.wait()
+        task.cancel()
+    assert writer.waiting == 30
+    await writer.drain()
+    assert writer.waiting == 0
+    assert [event.involved_object.name for event in api.events] == [f"p{number}" for number in range(30)]
+    assert caplog.messages == []
+
+
+async def test_without_an_api_server_the_rest_is_left():
+    clock = ManualClock()
+    recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
+    writer = build_writer(recorder, AwayEvents(clock), clock)
+    for number in range(3):
+        recorder.record(of_pod(number))
+    await writer.drain()
+    assert writer.waiting == 3

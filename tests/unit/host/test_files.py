@@ -1,6 +1,7 @@
 import os
 import stat
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,15 @@ from klet.host.files import (
 def test_a_missing_file_is_an_error_of_its_own(tmp_path):
     with pytest.raises(FileMissing, match=r"cannot read .*nothing: No such file"):
         read_text(tmp_path / "nothing")
+
+
+def test_a_large_file_is_read_in_linear_time(tmp_path):
+    path = tmp_path / "large"
+    with open(path, "wb") as file:
+        file.truncate(96 << 20)
+    began = time.process_time()
+    assert len(read_bytes(path, limit=128 << 20)) == 96 << 20
+    assert time.process_time() - began < 10
 
 
 def test_a_long_file_is_refused(tmp_path):

@@ -81,6 +81,64 @@ def test_a_kill_does_not_borrow_the_cgroup_of_the_one_before():
     assert kills(*MEMCG, SYSTEM[0], SYSTEM[2])[1] == (77, "stress", "/", "", True)
 
 
+def details(*texts):
+    parser = OomParser()
+    found = [parser.feed(message(text)) for text in texts]
+    return [(kill.pid, kill.memcg, kill.constraint, kill.uid, kill.limit) for kill in found if kill is not None]
+
+
+USAGE = "memory: usage 65536kB, limit 65536kB, failcnt 12"
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        pytest.param(
+            [MEMCG[0], USAGE, *MEMCG[1:]],
+            [(20022, "/kubepods/burstable/pod1", "CONSTRAINT_MEMCG", 0, 64 << 20)],
+            id="a limit, with all lines",
+        ),
+        pytest.param(SYSTEM, [(77, "/", "CONSTRAINT_NONE", 0, None)], id="the machine"),
+        pytest.param(LEGACY, [(13536, "/mem", "", None, None)], id="an old kernel says less"),
+        pytest.param(
+            [MEMCG[0], MEMCG[1], MEMCG[2].replace("UID:0", "UID:1000")],
+            [(20022, "/kubepods/burstable/pod1", "CONSTRAINT_MEMCG", 1000, None)],
+            id="the user of the last line counts",
+        ),
+        pytest.param(
+            [*MEMCG, "Memory cgroup out of memory: Killed process 5 (x) total-vm:1kB, UID:7 pgtables:1kB"],
+            [(20022, "/kubepods/burstable/pod1", "CONSTRAINT_MEMCG", 0, None), (5, "", "", 7, None)],
+            id="the kernel left out the lines of the second kill: its cgroup is unknown",
+        ),
+        pytest.param(["memory: usage 1kB, limit xkB, failcnt 1", *MEMCG[1:]],
+                     [(20022, "/kubepods/burstable/pod1", "CONSTRAINT_MEMCG", 0, None)], id="no number"),
+        pytest.param(["memory: usage 1kB, limit " + "9" * 5000 + "kB", *MEMCG[1:]],
+                     [(20022, "/kubepods/burstable/pod1", "CONSTRAINT_MEMCG", 0, None)], id="too long a number"),
+        pytest.param(["Memory cgroup out of memory: Killed process " + "9" * 5000 + " (x) a"], [], id="too long a pid"),
+    ],
+)  # fmt: skip
+def test_what_is_known_of_a_kill(texts, expected):
+    assert details(*texts) == expected
+
+
+def test_all_processes_of_a_cgroup_that_are_killed_together():
+    parser = OomParser()
+    lines = [
+        *MEMCG,
+        f"Tasks in {IN_POD} are going to be killed due to memory.oom.group set",
+        "Memory cgroup out of memory: Killed process 20023 (b) total-vm:1kB, UID:0",
+        "Memory cgroup out of memory: Killed process 20024 (c) total-vm:1kB, UID:0",
+    ]
+    found = [kill for text in lines if (kill := parser.feed(message(text))) is not None]
+    assert [(kill.pid, kill.process_memcg) for kill in found] == [(20022, IN_POD), (20023, IN_POD), (20024, IN_POD)]
+
+
+def test_a_long_line_is_parsed_in_linear_time():
+    parser = OomParser()
+    for text in ("oom-kill:constraint=" + ",pid=1" * 1_000, "Killed process 1 (" * 400, "Task in " * 1_000):
+        assert parser.feed(message(text)) is None
+
+
 def test_a_process_cannot_forge_a_kill():
     assert kills(*SYSTEM, facility=1) == []
 

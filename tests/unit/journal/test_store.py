@@ -245,7 +245,7 @@ async def test_a_damaged_file_is_set_aside_and_a_new_one_begun(opened, path, dam
     damage(path)
     again = await opened()
     again.record(finding("New"))
-    assert await decisions(again) == ["New"]
+    assert await decisions(again) == [Reason.STATE_FILE_DAMAGED, "New"]
     assert [record.getMessage() for record in caplog.records] == ["Journal damaged, renamed and a new one started"]
     assert (path.parent / "journal.db.corrupt-20300101-000000").exists()
 
@@ -260,7 +260,7 @@ async def test_damage_while_it_runs_is_survived(opened, path, caplog):
     overwrite(path, 4096, b"\xff" * (path.stat().st_size - 4096))
     again.record(finding("New"))
     assert await again.flush()
-    assert await decisions(again) == ["New"]
+    assert await decisions(again) == ["New", Reason.STATE_FILE_DAMAGED]
     assert len(list(path.parent.glob("*.corrupt-*"))) >= 1
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 

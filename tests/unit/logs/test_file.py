@@ -1,3 +1,4 @@
+import gzip
 import os
 from pathlib import Path
 
@@ -5,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klet.logs.file import LogFile, RotationCheck, TailSearch
+from klet.logs.file import CHUNK, LogFile, RotationCheck, TailSearch
 from klet.logs.line import LogError
+from klet.logs.successors import choose_next
 
 
 class Memory:
@@ -117,6 +119,85 @@ def test_after_a_rotation_the_old_file_is_read_to_its_end_first(file, path, tmp_
     assert file.read() == b"late\n"
     assert file.check_rotation() == RotationCheck(read_again=True, is_new=True)
     assert file.read() == b"new\n"
+
+
+def test_a_file_that_is_still_written_to_is_not_left(file, path, tmp_path):
+    file.read()
+    with path.open("ab", buffering=0) as writer:
+        path.rename(tmp_path / "0.log.1")
+        path.write_bytes(b"new\n")
+        assert file.check_rotation() == RotationCheck()
+        writer.write(b"late\n")
+        assert file.read() == b"late\n"
+        assert file.check_rotation() == RotationCheck()
+        writer.write(b"last\n")
+    assert file.check_rotation() == RotationCheck(read_again=True)
+    assert file.read() == b"last\n"
+    assert file.check_rotation() == RotationCheck(read_again=True, is_new=True)
+    assert file.read() == b"new\n"
+
+
+def test_a_writer_that_stays_but_writes_nothing_is_left_in_the_end(file, path, tmp_path):
+    file.read()
+    with path.open("ab"):
+        path.rename(tmp_path / "0.log.1")
+        path.write_bytes(b"new\n")
+        waits = 0
+        while not file.check_rotation().read_again:
+            waits += 1
+        assert waits == 10
+        assert file.check_rotation().is_new
+    assert file.read() == b"new\n"
+
+
+def test_a_slow_reader_goes_through_all_files_in_between(file, path, tmp_path):
+    """Also those that are compressed by now, and its own, which is gone."""
+    file.read()
+    path.rename(tmp_path / "0.log.1")
+    path.write_bytes(b"two\n")
+    assert file.check_rotation().read_again
+    (tmp_path / "0.log.1").unlink()
+    (tmp_path / "0.log.1.gz").write_bytes(gzip.compress(b"one\n"))
+    path.unlink()
+    (tmp_path / "0.log.2.gz").write_bytes(gzip.compress(b"two\n" * 100_000))
+    (tmp_path / "0.log.2.gz.tmp").write_bytes(b"half")
+    (tmp_path / "0.log.3").write_bytes(b"three\n")
+    path.write_bytes(b"four\n")
+    seen = b""
+    for _ in range(100):
+        while chunk := file.read():
+            assert len(chunk) <= CHUNK
+            seen += chunk
+        file.check_rotation()
+    assert seen == b"two\n" * 100_000 + b"three\nfour\n"
+
+
+def test_a_compressed_file_that_is_damaged_is_an_error(file, path, tmp_path):
+    file.read()
+    path.rename(tmp_path / "0.log.1")
+    path.write_bytes(b"x\n")
+    assert file.check_rotation().read_again
+    path.rename(tmp_path / "0.log.2.gz")
+    path.write_bytes(b"y\n")
+    assert file.check_rotation().is_new
+    with pytest.raises(LogError, match="failed to read log file"):
+        file.read()
+
+
+@pytest.mark.parametrize(
+    ("own", "found", "expected"),
+    [
+        pytest.param("l.1", ["l.1"], "l", id="the newest: the log itself"),
+        pytest.param("l.1", ["l.1.gz", "l.2", "l.3"], "l.2", id="the next one"),
+        pytest.param("l.1", ["l.3", "l.2.gz"], "l.2.gz", id="the next one is compressed"),
+        pytest.param("l.1", ["l.2", "l.2.gz", "l.2.tmp"], "l.2", id="both of it: the one that needs no work"),
+        pytest.param("l.1", ["l.2.tmp"], "l", id="a temporary file is none"),
+        pytest.param("l.1.gz", ["l.1", "l.1.gz", "l.2"], "l.2", id="after a compressed one"),
+        pytest.param("l.1", [], "l", id="all are gone"),
+    ],
+)
+def test_the_next_file(own, found, expected):
+    assert choose_next("l", own, found) == expected
 
 
 def test_a_successor_that_vanishes_again_is_waited_for(file, path, tmp_path):

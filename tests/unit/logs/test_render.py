@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klet.logs.line import LogError, LogStream
+from klet.logs.line import LogError
 from klet.logs.render import MAX_LINE, LogOptions, LogRenderer, resolve_since
+from klet.model.log_query import LogStream
 
 START = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 

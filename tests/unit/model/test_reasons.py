@@ -37,6 +37,7 @@ NORMAL = """
     DeadlineExceeded SandboxChanged Created Started Killing Pulling Pulled BackOff
 """
 WARNING = """
+    SystemOOM OOMKilling
     Rebooted CgroupV1 PossibleMemoryBackedVolumesOnDisk ContainerGCFailed CheckLimitsForResolvConf MissingClusterDNS
     DNSConfigForming PodFeatureUnsupported FailedNodeDeclaredFeaturesCheck
     Denied CertificateOverdueForRefresh CertificateExpired

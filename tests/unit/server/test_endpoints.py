@@ -36,7 +36,7 @@ UPSTREAM = {
     f"/containerLogs{C}": (GET, DEBUG, REFUSED, SERVED),
     "/configz": (ANY, DEBUG, GONE, SERVED),
     "/runningpods/": (GET, DEBUG, REFUSED, SERVED),
-    f"/checkpoint{C}": (POST, DEBUG, GONE, NOT_YET),
+    f"/checkpoint{C}": (POST, DEBUG, GONE, SERVED),
     **dict.fromkeys(("/logs/", "/logs/{path}", "/debug/pprof/{profile}"), (GET, DEBUG, REFUSED, NOT_YET)),
     "/debug/flags/v": (("PUT",), DEBUG, GONE, NOT_YET),
     "/flagz": (GET, DEBUG, GONE, GATED),

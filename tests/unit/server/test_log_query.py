@@ -14,8 +14,8 @@ from klet.api.container_status import (
     ContainerStatus,
 )
 from klet.api.pod import PodStatus
-from klet.model.log_query import LogQuery
-from klet.server.log_query import LogRefusal, choose_instance, parse_log_query
+from klet.model.log_query import LogQuery, LogStream
+from klet.server.log_query import LogRefusal, choose_instance, parse_log_query, refuse_stream
 from klet.testing.builders import make_pod
 
 UNDECODABLE = LogRefusal(400, '{"message": "Unable to decode query."}')
@@ -59,19 +59,36 @@ INVALID = LogRefusal(422, '{"message": "Invalid request."}')
         pytest.param({"limitBytes": "0"}, INVALID, id="no bytes at all"),
         pytest.param({"sinceSeconds": "0"}, INVALID, id="since now"),
         pytest.param({"sinceSeconds": "5", "sinceTime": "2030-01-02T03:04:05Z"}, INVALID, id="since twice"),
+        pytest.param({"stream": "Stdout"}, LogQuery(stream=LogStream.STDOUT), id="one stream"),
         pytest.param(
-            {"stream": "Stdout"},
-            LogRefusal(
-                400,
-                'unable to return the given log stream: "Stdout". '
-                "Please enable PodLogsQuerySplitStreams feature gate in kubelet",
-            ),
-            id="one stream",
+            {"stream": "Stderr", "tail": "all"}, LogQuery(stream=LogStream.STDERR), id="all of the other stream"
         ),
+        pytest.param({"stream": "stdout"}, INVALID, id="a stream in small letters"),
+        pytest.param({"stream": ""}, INVALID, id="a stream without a name"),
+        pytest.param({"stream": "Stdout", "tailLines": "5"}, INVALID, id="the last lines of one stream"),
+        pytest.param({"stream": "All", "tailLines": "5"}, LogQuery(tail_lines=5), id="the last lines of both"),
+        pytest.param({"stream": "x", "tail": "abc"}, UNDECODABLE, id="what cannot be decoded comes first"),
     ],
 )
 def test_queries(query, expected):
     assert parse_log_query(query) == expected
+
+
+@pytest.mark.parametrize(
+    ("stream", "splits_streams", "refused"),
+    [
+        pytest.param(LogStream.STDERR, False, True, id="one stream with the gate off"),
+        pytest.param(LogStream.STDERR, True, False, id="one stream with the gate on"),
+        pytest.param(LogStream.ALL, False, False, id="both with the gate off"),
+    ],
+)
+def test_one_stream_needs_the_gate(stream, splits_streams, refused):
+    body = (
+        'unable to return the given log stream: "Stderr". '
+        "Please enable PodLogsQuerySplitStreams feature gate in kubelet"
+    )
+    expected = LogRefusal(400, body) if refused else None
+    assert refuse_stream(LogQuery(stream=stream), splits_streams=splits_streams) == expected
 
 
 def waiting(reason: str) -> ContainerState:

@@ -17,7 +17,6 @@ from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
 from klet.status.manager import (
     COMING_GAP,
-    COMING_PATIENCE,
     COMING_PAUSE,
     SWEEP,
     PodApiError,
@@ -50,6 +49,15 @@ class PatchedPods:
         raise AssertionError(f"nobody deletes {pod.metadata.name}")
 
 
+class SomeRefused(PatchedPods):
+    """Takes every patch but those of the first pod."""
+
+    async def patch_status(self, pod, patch):
+        if pod.metadata.name == "p-0":
+            raise PodApiError("no answer")
+        return await super().patch_status(pod, patch)
+
+
 class WatchedPods:
     """A server whose watch shows what the test says; every request is noted."""
 
@@ -75,21 +83,6 @@ class WatchedPods:
         self.asked.append("DELETE")
 
 
-class SomeStarts:
-    """Whether pods start is for the test to say."""
-
-    def __init__(self):
-        self.idle = asyncio.Event()
-        self.idle.set()
-
-    @property
-    def is_busy(self):
-        return not self.idle.is_set()
-
-    async def until_idle(self):
-        await self.idle.wait()
-
-
 class Node:
     """Pods on the board, and what is reported to the API server."""
 
@@ -97,30 +90,34 @@ class Node:
         self.clock = ManualClock()
         self.pods, self.api = PodStore(), api or PatchedPods()
         self.board = StatusBoard(clock=self.clock)
-        self.starts = SomeStarts()
 
-    @asynccontextmanager
-    async def publishing(self):
-        publisher = StatusManager(
+    def build(self):
+        return StatusManager(
             board=self.board,
             pods=self.pods,
             api=self.api,
-            starts=self.starts,
             may_run=lambda _uid: False,
             clock=self.clock,
         )
+
+    @asynccontextmanager
+    async def publishing(self):
+        publisher = self.build()
         async with asyncio.TaskGroup() as group:
             task = group.create_task(publisher.run())
             await self.clock.run(NO_TIME)
-            yield
+            yield publisher
             task.cancel()
 
     async def report(self, phase, count=MANY):
         for number in range(count):
-            pod = make_pod("main", name=f"p-{number}", uid=f"u-{number}")
-            self.pods.put(pod)
-            self.board.put(uid_of(pod), PodStatus(phase=phase))
+            self.add(number, phase)
             await self.clock.run(NO_TIME)
+
+    def add(self, number, phase):
+        pod = make_pod("main", name=f"p-{number}", uid=f"u-{number}")
+        self.pods.put(pod)
+        self.board.put(uid_of(pod), PodStatus(phase=phase))
 
 
 async def test_a_pod_that_takes_long_is_reported_as_starting():
@@ -142,44 +139,68 @@ async def test_only_the_newest_status_of_a_pod_that_starts_soon_is_reported():
         assert node.api.reported == [("p-0", "Running")]
 
 
-async def test_many_pods_are_reported_as_running():
+async def test_of_a_crowd_those_that_run_by_then_are_not_reported_as_starting():
     node = Node()
-    node.starts.idle.clear()
     async with node.publishing():
         await node.report("Pending")
-        await node.clock.run(COMING_PATIENCE / 2)
+        await node.clock.run(COMING_PAUSE + 5 * COMING_GAP)
+        started = len(node.api.reported)
         await node.report("Running")
-        await node.clock.run(2 * COMING_PATIENCE)
-        assert node.api.reported == [(f"p-{number}", "Running") for number in range(MANY)]
+        await node.clock.run(10 * COMING_PAUSE)
+        assert 5 <= started <= 7
+        assert node.api.reported[started:] == [(f"p-{number}", "Running") for number in range(MANY)]
 
 
 @pytest.mark.parametrize(
-    ("busy_for", "reported_after"),
+    ("count", "within"),
     [
-        pytest.param(COMING_PATIENCE / 2, COMING_PATIENCE / 2, id="as soon as none starts"),
-        pytest.param(COMING_PATIENCE * 2, COMING_PATIENCE + COMING_PAUSE, id="in the end all the same"),
+        pytest.param(1, timedelta(seconds=0.3), id="one pod"),
+        pytest.param(10, timedelta(seconds=0.6), id="ten pods, each within a second"),
+        pytest.param(100, timedelta(seconds=3.5), id="a crowd, each within five seconds"),
+        pytest.param(500, timedelta(seconds=4), id="a crowd that is larger than a node"),
     ],
 )
-async def test_pods_that_take_long_are_reported_as_starting(busy_for, reported_after):
+async def test_pods_that_take_long_are_reported_as_starting_soon(count, within):
     node = Node()
-    node.starts.idle.clear()
-    moment = timedelta(milliseconds=1)
     async with node.publishing():
-        await node.report("Pending")
-        await node.clock.run(reported_after - moment)
-        assert node.api.reported == []
-        if busy_for == reported_after:
-            node.starts.idle.set()
-        await node.clock.run(moment)
-        if busy_for > reported_after:
-            assert node.api.reported == [("p-0", "Pending")], "of one after the other"
-            await node.clock.run(MANY * COMING_GAP)
-        assert {name for name, _ in node.api.reported} == {f"p-{number}" for number in range(MANY)}
+        await node.report("Pending", count)
+        await node.clock.run(within)
+        assert [name for name, _ in node.api.reported] == [f"p-{number}" for number in range(count)]
+
+
+async def test_pods_that_keep_coming_are_reported_as_starting_soon_too():
+    node = Node()
+    async with node.publishing():
+        for number in range(40):
+            node.add(number, "Pending")
+            await node.clock.run(COMING_PAUSE / 2)
+        await node.clock.run(COMING_PAUSE)
+        assert len(node.api.reported) == 40
+
+
+async def test_what_waits_when_the_agent_stops_is_written():
+    node = Node()
+    async with node.publishing() as publisher:
+        await node.report("Running", 2)
+        await node.report("Pending", 12)
+        assert publisher.waiting == 12
+    node.api.reported.clear()
+    await publisher.drain()
+    assert sorted(node.api.reported) == sorted((f"p-{number}", "Pending") for number in range(12))
+    assert publisher.waiting == 0
+
+
+async def test_a_status_that_cannot_be_written_at_the_end_keeps_no_other_from_it():
+    node = Node(SomeRefused())
+    publisher = node.build()
+    await node.report("Running", 20)
+    await publisher.drain()
+    assert sorted(node.api.reported) == sorted((f"p-{number}", "Running") for number in range(1, 20))
+    assert publisher.waiting == 1
 
 
 async def test_a_pod_that_ends_before_it_was_ready_is_reported_at_once():
     node, pod = a_deleted_pod()
-    node.starts.idle.clear()
     async with node.publishing():
         node.pods.put(pod)
         node.board.put(uid_of(pod), PodStatus(phase="Pending"), is_finished=True)
@@ -193,7 +214,6 @@ async def test_a_pod_that_has_to_restart_is_reported_at_once():
     metadata = replace(pod.metadata, resource_version="5")
     pod = replace(pod, metadata=metadata, status=PodStatus(phase="Running"))
     node = Node(WatchedPods(pod))
-    node.starts.idle.clear()
     async with node.publishing():
         node.pods.put(pod)
         node.board.put(uid_of(pod), PodStatus(phase="Pending"))

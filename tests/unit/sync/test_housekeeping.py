@@ -19,7 +19,7 @@ from klet.model.runtime import PodRuntimeStatus, RuntimeContainerState
 from klet.model.stopping_pods import StoppingPods
 from klet.pleg.cache import Reading, RuntimeCache
 from klet.pods.store import PodStore
-from klet.sync.housekeeping import Housekeeping, HousekeepingTrigger, PodMemories, synthetic_pod
+from klet.sync.housekeeping import Housekeeping, HousekeepingTrigger, PodMemories, StuckRemovals, synthetic_pod
 from klet.sync.ledger import WorkerLedger
 from klet.sync.requeue import ResyncSettings
 from klet.sync.worker_roles import StepResult
@@ -445,3 +445,16 @@ def test_what_the_runtime_runs_and_does_not_stop_is_tried_again():
         assert [step for step, _ in bench.steps] == ["stop-runtime"] * 3
 
     on_bench(test)
+
+
+def test_a_removal_that_stays_stuck_is_logged_when_it_begins_and_when_it_changes(caplog):
+    stuck = StuckRemovals()
+
+    def one_pass(*errors: str) -> int:
+        caplog.clear()
+        for error in errors:
+            stuck.note(UID, KletError(error))
+        stuck.log()
+        return len(caplog.records)
+
+    assert [one_pass("busy"), one_pass("busy"), one_pass("gone"), one_pass(), one_pass("gone")] == [1, 0, 1, 0, 1]

@@ -17,6 +17,7 @@ from klet.kube.informer import InformerSettings
 from klet.kube.throttle import Unlimited, throttle_for
 from klet.kube.transport import Transport
 from klet.kube.watch import Watcher
+from klet.model.tracing import Tracer
 
 REVIEW_TIMEOUT: Final = timedelta(seconds=10)
 
@@ -39,12 +40,17 @@ class ClusterClients(Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def connect_cluster(
-    access: Access, config: KubeletConfiguration, *, clock: Clock, randomness: random.Random
+    access: Access,
+    config: KubeletConfiguration,
+    *,
+    clock: Clock,
+    randomness: random.Random,
+    tracer: Tracer | None = None,
 ) -> AsyncIterator[ClusterClients]:
     """Return the clients for one kubeconfig; no request is sent yet."""
     credentials = Credentials(login=access.login, clock=clock)
-    transport = Transport(access=access, credentials=credentials)
-    heartbeats = Transport(access=access, credentials=credentials)
+    transport = Transport(access=access, credentials=credentials, tracer=tracer)
+    heartbeats = Transport(access=access, credentials=credentials, tracer=tracer)
     throttle = throttle_for(config.kube_api_qps, config.kube_api_burst, clock)
     event_throttle = throttle_for(config.event_record_qps, config.event_burst, clock)
     main = KubeClient(transport=transport, throttle=throttle, timeout=REQUEST_TIMEOUT, clock=clock)

@@ -28,7 +28,7 @@ from klet.config.places import hide_credentials
 from klet.events.recorder import EventingRecorder
 from klet.kube.node_informers import NodeInformers, build_informers
 from klet.kube.outages import OutageLogger
-from klet.model.roles import Part, PodSink
+from klet.model.roles import Part, PodSink, Publisher
 from klet.node.addresses import host_ips
 from klet.node.image_list import ImageList
 from klet.node.pod_cidrs import PodCidrs
@@ -66,7 +66,9 @@ async def open_cluster(
     offline = await open_offline(given.klet, settings, base) if given.klet.offline else None
     async with (
         open_node_identity(given, settings, base) as identity,
-        connect_cluster(identity.access, given.config, clock=clock, randomness=randomness) as clients,
+        connect_cluster(
+            identity.access, given.config, clock=clock, randomness=randomness, tracer=base.tracer
+        ) as clients,
     ):
         informers = build_informers(clients.informers, settings.node_name)
         served = build_served_objects(
@@ -132,7 +134,15 @@ def find_node_taints(cluster: Cluster) -> Callable[[], tuple[Taint, ...]]:
     return find
 
 
-def build_cluster_parts(cluster: Cluster, ports: Ports, agent: Agent) -> tuple[Part, ...]:
+class ClusterParts(Struct, frozen=True, kw_only=True):
+    """The parts of a node that has an API server."""
+
+    parts: tuple[Part, ...]
+    publishers: tuple[Publisher, ...]
+    """Those of the parts that have something to send before the agent ends."""
+
+
+def build_cluster_parts(cluster: Cluster, ports: Ports, agent: Agent) -> ClusterParts:
     """Build the parts of a node that has an API server."""
     clients, informers = cluster.clients, cluster.informers
     images = ImageList(images=ports.images, clock=ports.clock)
@@ -176,7 +186,7 @@ def build_cluster_parts(cluster: Cluster, ports: Ports, agent: Agent) -> tuple[P
             recorder=cluster.events,
             node_name=cluster.reports.node.name,
         )
-    later = (*cluster.parts, node.lease, *pods, *certificates)
+    later = (*cluster.parts, node.lease, *pods.others, *pods.publishers, *certificates)
     if cluster.reports.registers:
         later = (AfterRegistration(parts=later, board=node.board, clock=ports.clock),)
-    return (node.reporter, images, *later)
+    return ClusterParts(parts=(node.reporter, images, *later), publishers=pods.publishers)

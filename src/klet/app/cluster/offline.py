@@ -37,6 +37,7 @@ async def open_offline(klet: KletConfiguration, settings: AgentSettings, base: B
         make_sealer=load_sealer,
         threads=base.threads,
         clock=clock,
+        recorder=base.recorder,
     )
     return Offline(store=store, outage=Outage(), patience=klet.offline_after, node_name=node_name, clock=clock)
 

@@ -1,5 +1,7 @@
 """Joins the agent with its pods at the API server: they come from there, and their statuses and Events go there."""
 
+from msgspec import Struct
+
 from klet.app.cluster.connection import ClusterClients
 from klet.app.cluster.offline import build_offline_parts
 from klet.app.wiring import Agent
@@ -10,13 +12,21 @@ from klet.events.event_api import ApiEvents
 from klet.events.recorder import EventingRecorder, EventWriter
 from klet.kube.node_informers import NodeInformers
 from klet.model.causes import CauseRecorder
-from klet.model.roles import EventApi, Part, PodCidrUpdater, PodSink
+from klet.model.roles import EventApi, Part, PodCidrUpdater, PodSink, Publisher
 from klet.offline.keeping import Offline, OfflineAwareEvents
 from klet.pods.mirror_api import ApiMirrors
 from klet.pods.mirrors import MirrorKeeper
 from klet.sources.api import ApiSource
 from klet.status.manager import StatusManager
 from klet.status.pod_api import ApiPods
+
+
+class PodParts(Struct, frozen=True, kw_only=True):
+    """What follows the pods of an API server."""
+
+    others: tuple[Part, ...]
+    publishers: tuple[Publisher, ...]
+    """Those that send statuses and Events."""
 
 
 def build_pod_parts(
@@ -29,7 +39,7 @@ def build_pod_parts(
     node_name: str,
     cidrs: PodCidrUpdater,
     offline: Offline | None = None,
-) -> tuple[Part, ...]:
+) -> PodParts:
     """Build the parts that follow the pods of an API server. The informers are parts of their own."""
     clock, randomness = clients.informers.clock, clients.informers.randomness
     event_api: EventApi = ApiEvents(client=clients.events)
@@ -43,7 +53,6 @@ def build_pod_parts(
         board=agent.statuses,
         pods=agent.pods,
         api=ApiPods(client=clients.main, pods=informers.pods),
-        starts=agent.starts,
         may_run=agent.queries.could_have_running_containers,
         clock=clock,
     )
@@ -57,13 +66,12 @@ def build_pod_parts(
         findings=recorder,
         pods=agent.pods,
         api=event_api,
-        starts=agent.starts,
         node_name=node_name,
         clock=clock,
         randomness=randomness,
     )
     source = ApiSource(node=informers.node, pods=informers.pods, sink=sink, recorder=recorder)
-    return (source, publisher, mirrors, events, *offline_parts)
+    return PodParts(others=(source, mirrors, *offline_parts), publishers=(publisher, events))
 
 
 def build_pod_certificates(

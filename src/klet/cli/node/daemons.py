@@ -4,7 +4,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
+from typing import Protocol
 
 from klet.aio.clock import Clock
 from klet.cli.node.node import LocalNode, NodeError, last_lines
@@ -17,7 +19,7 @@ from klet.cli.node.processes import (
     stop,
     unnoted_daemons,
 )
-from klet.cli.node.services import NodeService, write_services
+from klet.cli.node.services import NodeService, read_services, write_services
 from klet.cli.node.supervisor import BUSY, OWN_NAME
 
 CONTAINERD = "containerd"
@@ -43,15 +45,73 @@ def agent_service(node: LocalNode, *, revision: str) -> NodeService:
         name=AGENT,
         argv=(
             *(sys.executable, "-P", "-m", "klet", "run"),
-            f"--config={node.paths.kubelet_configuration}",
-            f"--klet-config={node.paths.klet_configuration}",
-            f"--root-dir={node.paths.kubelet_root}",
-            f"--klet-socket={node.paths.agent_socket}",
-            f"--cert-dir={node.paths.pki}",
+            *agent_flags(node),
         ),
         log=str(node.paths.logs / "agent.log"),
         revision=revision,
     )
+
+
+def agent_flags(node: LocalNode) -> tuple[str, ...]:
+    """Return the flags of the node's `klet run`."""
+    return (
+        f"--config={node.paths.kubelet_configuration}",
+        f"--klet-config={node.paths.klet_configuration}",
+        f"--root-dir={node.paths.kubelet_root}",
+        f"--klet-socket={node.paths.agent_socket}",
+        f"--cert-dir={node.paths.pki}",
+    )
+
+
+class NodeDaemons(Protocol):
+    """What runs a node's containerd and agent, as far as `klet down` needs it."""
+
+    async def ensure_runtime(self) -> bool:
+        """Start containerd if it was killed under pods; return False if there is nothing to stop pods with."""
+        ...
+
+    def agent_lives(self) -> bool: ...
+
+    async def stop_agent(self) -> None: ...
+
+    async def stop_all(self) -> None: ...
+
+
+class SupervisedDaemons:
+    """The daemons of a node whose supervisor `klet up` started."""
+
+    def __init__(self, *, node: LocalNode, clock: Clock) -> None:
+        self._node = node
+        self._clock = clock
+
+    async def ensure_runtime(self) -> bool:
+        if daemon(self._node, CONTAINERD) is None:
+            services, has_state = self._services(), self._node.paths.containerd_state.exists()
+            if not any(service.name == CONTAINERD for service in services) or not has_state:
+                return False
+            with suppress(NodeError):
+                await run_services(self._node, services, clock=self._clock)
+        return True
+
+    def agent_lives(self) -> bool:
+        return daemon(self._node, AGENT) is not None
+
+    async def stop_agent(self) -> None:
+        if daemon(self._node, OWN_NAME) is not None:
+            services = [service for service in self._services() if service.name != AGENT]
+            await run_services(self._node, services, clock=self._clock)
+            while self.agent_lives() and daemon(self._node, OWN_NAME) is not None:
+                await self._clock.sleep(POLL)
+        await stop_daemon(self._node, AGENT, clock=self._clock)
+
+    async def stop_all(self) -> None:
+        # The supervisor stops its daemons; those that it left behind when it was killed are stopped one by one.
+        for name in (OWN_NAME, AGENT, CONTAINERD):
+            await stop_daemon(self._node, name, clock=self._clock)
+
+    def _services(self) -> list[NodeService]:
+        path = self._node.paths.services
+        return list(read_services(path)) if path.exists() else []
 
 
 def daemon(node: LocalNode, name: str) -> ProcessIdentity | None:

@@ -57,15 +57,20 @@ def make_state_directory(node: LocalNode) -> None:
         )
 
 
+def locked(node: LocalNode) -> contextlib.AbstractContextManager[None]:
+    """Hold the node for one command."""
+    return locked_directory(node.paths.state, shown=node.paths.state)
+
+
 @contextlib.contextmanager
-def locked(node: LocalNode) -> Iterator[None]:
-    """Hold the node for one command; the state directory itself is the lock, so a killed command holds nothing."""
-    descriptor = os.open(node.paths.state, os.O_RDONLY | os.O_DIRECTORY)
+def locked_directory(directory: Path, *, shown: Path) -> Iterator[None]:
+    """Hold a directory for one command; the directory itself is the lock, so a killed command holds nothing."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise NodeError(f"another klet command is at work on {node.paths.state}; wait for it to end") from None
+            raise NodeError(f"another klet command is at work on {shown}; wait for it to end") from None
         yield
     finally:
         os.close(descriptor)

@@ -113,6 +113,11 @@ class NodePaths(Struct, frozen=True):
         return self.run / "runc"
 
     @property
+    def boot(self) -> Path:
+        """The id of the boot that the run files are of."""
+        return self.run / "boot"
+
+    @property
     def services(self) -> Path:
         return self.run / "services.json"
 
@@ -161,6 +166,11 @@ def node_names(state: Path) -> NodeNames:
 
 def state_directory_problem(state: Path) -> str | None:
     """Return why the directory cannot hold a node, or None when it can."""
+    if not _is_line(str(state)):
+        return (
+            f"--state-dir {str(state)!r} has control characters, or bytes that are not UTF-8: "
+            "configuration files and units cannot name it; give another directory"
+        )
     paths = node_paths(state)
     # containerd puts a second socket beside its own, with this ending.
     longest = max(paths.agent_socket, Path(f"{paths.containerd_socket}.ttrpc"), key=lambda path: len(os.fsencode(path)))
@@ -182,6 +192,12 @@ def foreign_entries(paths: NodePaths, names: Iterable[str]) -> list[str]:
     )
     known = {path.name for path in own} | {"lost+found"}
     return sorted(name for name in names if name not in known and _temporary_of(name) not in known)
+
+
+def _is_line(text: str) -> bool:
+    """Return whether a text can be written in a line of a file."""
+    is_encodable = not any("\ud800" <= char <= "\udfff" for char in text)
+    return is_encodable and text.splitlines() == [text] and not any(char < " " or char == "\x7f" for char in text)
 
 
 def _temporary_of(name: str) -> str:

@@ -1,20 +1,20 @@
 """Makes this machine a node, step by step: packages, configuration, containerd, images, the agent.
 
-Each step looks first and does only what is missing, so that running it again is cheap and changes nothing. A containerd
-that came up without its CRI is started once more, and then explained.
+Each step looks first and does only what is missing, so that running it again is cheap and changes nothing.
 """
 
 import hashlib
 import os
-import re
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Final
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.certs.maker import CertificateMaker
-from klet.cli.node.daemons import AGENT, CONTAINERD, agent_service, containerd_service, daemon, run_services
+from klet.cli.node.daemons import AGENT, agent_service, containerd_service, daemon, run_services
 from klet.cli.node.host_ledger import HostLedger
 from klet.cli.node.identities import ensure_identities
 from klet.cli.node.kubelet_config import CRUN, RUNC, build_klet_configuration, build_kubelet_configuration
@@ -29,16 +29,15 @@ from klet.cli.node.machine import (
     resolv_conf,
     which,
 )
-from klet.cli.node.node import LocalNode, NodeError, last_lines
+from klet.cli.node.node import LocalNode, NodeError
 from klet.cli.node.own_images import build_own_images, import_missing
 from klet.cli.node.packages import Install, Missing, Ready, install_commands, plan_packages
-from klet.cli.node.processes import stop
 from klet.cli.node.record import NodeRecord, choose_ports, read_record, write_record
+from klet.cli.node.runtime_ready import restart_supervised, until_runtime_ready
 from klet.cli.node.services import NodeService
 from klet.cli.node.subnet import choose_subnet, parse_ipv4_routes
 from klet.cli.progress import CommandProgress
-from klet.cri.client import CriClient, connect
-from klet.cri.errors import Code, CriError
+from klet.cri.client import connect
 from klet.host.cni import build_cni_list
 from klet.host.containerd_config import ContainerdSettings, build_containerd_config
 from klet.host.containerd_probe import find_snapshotter, has_capability
@@ -47,17 +46,20 @@ from klet.host.machine.reader import MachineReader
 from klet.host.processes import run_process
 from klet.host.procfs import CAP_SYS_RESOURCE
 from klet.version import __version__
-from klet.wire import cri_v1_pb2 as pb
 
 INSTALL_DEADLINE = timedelta(minutes=10)
 CALL_DEADLINE = timedelta(seconds=10)
 
 IPV4_FORWARDING = "net/ipv4/ip_forward"
 IPV6_FORWARDING = "net/ipv6/conf/all/forwarding"
-RUNTIME_DEADLINE: Final = timedelta(seconds=60)
-STOP_GRACE: Final = timedelta(seconds=20)
-POLL: Final = timedelta(milliseconds=50)
-LOG_END: Final = 1 << 20
+
+
+class ConfiguredNode(Struct, frozen=True, kw_only=True):
+    """A node that is ready to be started."""
+
+    record: NodeRecord
+    containerd: NodeService
+    agent: NodeService
 
 
 class NodePreparation:
@@ -70,8 +72,20 @@ class NodePreparation:
         self._clock = clock
 
     async def run(self, *, may_install: bool) -> NodeRecord:
-        """Make the node; when it returns, containerd and the agent run."""
-        programs = await self._packages(may_install=may_install)
+        """Make the node and run it; when it returns, containerd and the agent run under a supervisor."""
+        programs = await self.find_packages(may_install=may_install)
+        configured = await self.configure(programs)
+        containerd, agent = configured.containerd, configured.agent
+        with self._progress.step("containerd") as step:
+            await run_services(self._node, self._without_new_agent(containerd, agent), clock=self._clock)
+            restart = partial(restart_supervised, self._node, clock=self._clock)
+            step.note(await until_runtime_ready(self._node, clock=self._clock, restart=restart))
+        await self.import_images(programs)
+        await run_services(self._node, (containerd, agent), clock=self._clock)
+        return configured.record
+
+    async def configure(self, programs: Programs) -> ConfiguredNode:
+        """Make what the daemons need before they start: directories, also those that a reboot clears, and files."""
         with self._progress.step("Configuration") as step:
             record = self._record()
             await self._host(record)
@@ -81,10 +95,11 @@ class NodePreparation:
             containerd = self._configure_containerd(programs, record)
             agent = self._configure_agent(programs, record)
             step.note(f"pods get addresses from {' and '.join(str(subnet) for subnet in record.subnets())}")
+        return ConfiguredNode(record=record, containerd=containerd, agent=agent)
+
+    async def import_images(self, programs: Programs) -> None:
+        """Give a containerd that is ready the images that need no registry."""
         paths = self._node.paths
-        with self._progress.step("containerd") as step:
-            await run_services(self._node, self._without_new_agent(containerd, agent), clock=self._clock)
-            step.note(await until_runtime_ready(self._node, clock=self._clock))
         with self._progress.step("Images") as step:
             images = await build_own_images(programs.busybox)
             async with connect(runtime_endpoint=str(paths.containerd_socket), timeout=CALL_DEADLINE) as cri:
@@ -97,10 +112,9 @@ class NodePreparation:
                     clock=self._clock,
                 )
             step.note(f"imported {', '.join(imported)}" if imported else "there already")
-        await run_services(self._node, (containerd, agent), clock=self._clock)
-        return record
 
-    async def _packages(self, *, may_install: bool) -> Programs:
+    async def find_packages(self, *, may_install: bool) -> Programs:
+        """Install the packages that are missing, if that is allowed; return where their programs are."""
         with self._progress.step("Packages") as step:
             plan = plan_packages(
                 find_needed_programs(),
@@ -124,7 +138,7 @@ class NodePreparation:
 
     def _record(self) -> NodeRecord:
         paths, names = self._node.paths, self._node.names
-        self._forget_earlier_boot()
+        forget_earlier_boot(self._node)
         for directory in (paths.configuration, paths.cni_configuration, paths.manifests, paths.logs, paths.pids):
             directory.mkdir(parents=True, exist_ok=True)
         for directory in (paths.pod_logs, paths.kubelet_root, paths.containerd_root, paths.images):
@@ -146,15 +160,6 @@ class NodePreparation:
         record = NodeRecord(subnet=str(subnet), subnet6=ipv6_subnet(names.tag), port=ports[0], healthz_port=ports[1])
         write_record(paths.record, record)
         return record
-
-    def _forget_earlier_boot(self) -> None:
-        """Remove run files from before a reboot: their processes, mounts and leases are gone."""
-        note = self._node.paths.run / "boot"
-        now = MachineReader().boot_id()
-        if note.exists() and note.read_text() != now:
-            remove_tree(self._node.paths.run)
-        note.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(note, now.encode())
 
     async def _host(self, record: NodeRecord) -> None:
         """Write down how the host is before the first node changes it, then let it forward what pods send."""
@@ -202,79 +207,28 @@ class NodePreparation:
         return (containerd,) if daemon(self._node, AGENT) is None else (containerd, agent)
 
 
+def forget_earlier_boot(node: LocalNode) -> None:
+    """Remove run files from before a reboot: their processes, mounts and leases are gone."""
+    if not is_of_this_boot(node):
+        remove_tree(node.paths.run)
+    node.paths.boot.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(node.paths.boot, MachineReader().boot_id().encode())
+
+
+def is_of_this_boot(node: LocalNode) -> bool:
+    """Return whether the run files are of this boot; files without a note are."""
+    return not node.paths.boot.exists() or read_text(node.paths.boot) == MachineReader().boot_id()
+
+
 def _more_runtimes(programs: Programs) -> dict[str, str]:
     """Return binaries by handler, besides runc."""
     return {} if programs.crun is None else {CRUN: str(programs.crun)}
 
 
 def _write_if_changed(path: Path, text: str) -> None:
-    if not path.exists() or path.read_text() != text:
+    if not path.exists() or read_text(path) != text:
         write_atomic(path, text.encode(), mode=0o600)
 
 
 def _revision(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-async def until_runtime_ready(node: LocalNode, *, clock: Clock) -> str:
-    """Wait until containerd answers and its network is ready; returns what it calls itself."""
-    began = clock.monotonic()
-    was_restarted = False
-    log = node.paths.logs / "containerd.log"
-    while True:
-        try:
-            async with connect(runtime_endpoint=str(node.paths.containerd_socket), timeout=CALL_DEADLINE) as cri:
-                problem = await _runtime_problem(cri)
-                if not problem:
-                    version = await cri.version(pb.VersionRequest())
-                    return f"{version.runtime_name} {version.runtime_version}"
-        except CriError as error:
-            problem = str(error)
-            # containerd loads its plugins before it listens: one that is not there now never will be.
-            if error.code is Code.UNIMPLEMENTED:
-                if was_restarted:
-                    why = (
-                        find_plugin_error(_end_of(node)) or f"{log} does not say why; it ends with:\n{last_lines(log)}"
-                    )
-                    raise NodeError(f"containerd runs without its CRI plugin: {why} (log: {log})") from error
-                was_restarted = True
-                await _restart(node, clock=clock)
-        if clock.monotonic() - began > RUNTIME_DEADLINE.total_seconds():
-            raise NodeError(f"containerd is not ready: {problem}; {log} ends with:\n{last_lines(log)}")
-        await clock.sleep(POLL)
-
-
-def find_plugin_error(log: str) -> str | None:
-    """Return why containerd could not load its CRI plugin, from the newest such line of its log; None without one."""
-    found = _FAILED.findall(log)
-    if found:
-        return str(found[-1]).replace('\\"', '"')
-    return "its configuration disables it" if _SKIPPED.search(log) else None
-
-
-_CRI_PLUGIN: Final = r"io\.containerd\.(?:grpc\.v1\.cri|cri\.v1\.\w+)"
-_FAILED: Final = re.compile(rf'msg="failed to load plugin[^=]*{_CRI_PLUGIN}[^=]*" error="((?:[^"\\]|\\.)*)"')
-_SKIPPED: Final = re.compile(rf'msg="skip(?:ping)? loading plugin[^=]*{_CRI_PLUGIN}')
-
-
-async def _restart(node: LocalNode, *, clock: Clock) -> None:
-    """End containerd, so that its supervisor starts it again: what kept the plugin away may be over. Pods live on."""
-    process = daemon(node, CONTAINERD)
-    if process is not None:
-        await stop(process, grace=STOP_GRACE, clock=clock)
-
-
-def _end_of(node: LocalNode) -> str:
-    try:
-        with open(node.paths.logs / "containerd.log", "rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - LOG_END))
-            return file.read().decode(errors="replace")
-    except FileNotFoundError:
-        return ""
-
-
-async def _runtime_problem(cri: CriClient) -> str:
-    answer = await cri.status(pb.StatusRequest())
-    problems = [f"{c.type} is false: {c.reason} {c.message}" for c in answer.status.conditions if not c.status]
-    return "; ".join(problems)

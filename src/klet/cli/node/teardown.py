@@ -17,15 +17,14 @@ from pathlib import Path
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.cli.node import links
-from klet.cli.node.daemons import AGENT, CONTAINERD, daemon, run_services, stop_daemon
+from klet.cli.node.daemons import NodeDaemons
 from klet.cli.node.host_ledger import HostBefore, HostLedger
 from klet.cli.node.iptables import SHARED_CHAINS, container_chains, parse_save, plan_cleanup
 from klet.cli.node.machine import COMMAND_DEADLINE, IPTABLES_SAVE, SYSCTL, which
-from klet.cli.node.node import LocalNode, NodeError
+from klet.cli.node.node import LocalNode
 from klet.cli.node.pod_removal import remove_pods
+from klet.cli.node.preparation import is_of_this_boot
 from klet.cli.node.processes import processes_with_argument, send_signal, wait_for_exit
-from klet.cli.node.services import NodeService, read_services
-from klet.cli.node.supervisor import OWN_NAME
 from klet.cli.progress import CommandProgress
 from klet.cri.client import connect
 from klet.cri.errors import CriError
@@ -56,8 +55,17 @@ SHARED_DIRECTORIES = (Path("/run/containerd/s"), Path("/run/containerd"), CNI_RE
 class Teardown:
     """The steps of one `klet down`."""
 
-    def __init__(self, *, node: LocalNode, ledger: HostLedger, progress: CommandProgress, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        node: LocalNode,
+        daemons: NodeDaemons,
+        ledger: HostLedger,
+        progress: CommandProgress,
+        clock: Clock,
+    ) -> None:
         self._node = node
+        self._daemons = daemons
         self._ledger = ledger
         self._progress = progress
         self._clock = clock
@@ -66,11 +74,15 @@ class Teardown:
     async def run(self) -> None:
         paths = self._node.paths
         self._sandboxes.update(known_sandboxes(paths.containerd_state, paths.cni_data / self._node.names.network))
+        self._sandboxes.update(recorded_containers(CNI_RESULTS, self._node.names.network))
+        if not is_of_this_boot(self._node):
+            # By now others may have the pids, and even the start times.
+            remove_tree(paths.pids)
         with self._progress.step("Pods") as step:
             stopped = await self._pods()
             step.note(f"{stopped} stopped" if stopped else "none")
         with self._progress.step("Daemons"):
-            await self._daemons()
+            await self._daemons.stop_all()
         with self._progress.step("Leftovers"):
             await self._processes_and_cgroups()
             self._mounts()
@@ -89,8 +101,8 @@ class Teardown:
         async with connect(runtime_endpoint=str(paths.containerd_socket), timeout=CALL_DEADLINE) as cri:
             sandboxes = await remove_pods(
                 cri,
-                agent_lives=lambda: daemon(self._node, AGENT) is not None,
-                stop_agent=self._stop_agent,
+                agent_lives=self._daemons.agent_lives,
+                stop_agent=self._daemons.stop_agent,
                 progress=self._progress,
                 clock=self._clock,
             )
@@ -99,33 +111,15 @@ class Teardown:
 
     async def _runtime_answers(self) -> bool:
         """Return whether containerd is there to stop pods; one that was killed is started once more for it."""
-        paths = self._node.paths
-        services = _services(paths.services)
-        if daemon(self._node, CONTAINERD) is None:
-            if not any(service.name == CONTAINERD for service in services) or not paths.containerd_state.exists():
-                return False
-            with contextlib.suppress(NodeError):
-                await run_services(self._node, services, clock=self._clock)
+        if not await self._daemons.ensure_runtime():
+            return False
         began = self._clock.monotonic()
         while self._clock.monotonic() - began < RUNTIME_DEADLINE.total_seconds():
             with contextlib.suppress(CriError):
-                async with connect(runtime_endpoint=str(paths.containerd_socket), timeout=CALL_DEADLINE):
+                async with connect(runtime_endpoint=str(self._node.paths.containerd_socket), timeout=CALL_DEADLINE):
                     return True
             await self._clock.sleep(POLL)
         return False
-
-    async def _stop_agent(self) -> None:
-        if daemon(self._node, OWN_NAME) is not None:
-            services = [service for service in _services(self._node.paths.services) if service.name != AGENT]
-            await run_services(self._node, services, clock=self._clock)
-            while daemon(self._node, AGENT) is not None and daemon(self._node, OWN_NAME) is not None:
-                await self._clock.sleep(POLL)
-        await stop_daemon(self._node, AGENT, clock=self._clock)
-
-    async def _daemons(self) -> None:
-        # The supervisor stops its daemons; those that it left behind when it was killed are stopped one by one.
-        for name in (OWN_NAME, AGENT, CONTAINERD):
-            await stop_daemon(self._node, name, clock=self._clock)
 
     async def _processes_and_cgroups(self) -> None:
         """End what survived containerd: processes in the node's cgroups, and the shims that would look after them."""
@@ -206,10 +200,6 @@ def purge(node: LocalNode) -> None:
         remove_tree(entry)
 
 
-def _services(path: Path) -> list[NodeService]:
-    return list(read_services(path)) if path.exists() else []
-
-
 def _hierarchies() -> list[Hierarchy]:
     """Return all that hold cgroups of pods. On a hybrid host runc also makes some in version 2."""
     layout = detect_layout(list_mounts())
@@ -253,6 +243,13 @@ def leased_containers(leases: Path) -> list[str]:
     files = leases.iterdir() if leases.is_dir() else ()
     # Beside one file for each address there are a lock and the last address that was given out.
     return [lease.read_text().split()[0] for lease in files if _LEASE.fullmatch(lease.name)]
+
+
+def recorded_containers(results: Path, network: str) -> list[str]:
+    """Return the sandboxes of the network that libcni has notes about, also those of an earlier boot."""
+    pattern = re.compile(rf"{re.escape(network)}-([0-9a-f]{{64}})-eth0")
+    files = results.iterdir() if results.is_dir() else ()
+    return [found[1] for file in files if (found := pattern.fullmatch(file.name))]
 
 
 def cni_results(network: str, containers: Collection[str]) -> list[Path]:

@@ -60,6 +60,35 @@ class NoUnits:
     async def stop(self, path: str) -> None: ...
 
 
+class LateUnits:
+    """Units whose driver is known only when the runtime has said which it uses."""
+
+    def __init__(self) -> None:
+        self._chosen: Units | None = None
+
+    def choose(self, units: Units) -> None:
+        self._chosen = units
+
+    @property
+    def driver(self) -> CgroupDriver:
+        return self._units.driver
+
+    async def start(self, path: str) -> None:
+        await self._units.start(path)
+
+    async def set(self, path: str, resources: CgroupResources) -> CgroupResources:
+        return await self._units.set(path, resources)
+
+    async def stop(self, path: str) -> None:
+        await self._units.stop(path)
+
+    @property
+    def _units(self) -> Units:
+        if self._chosen is None:
+            raise CgroupError("the cgroup driver is not known before the container runtime answers")
+        return self._chosen
+
+
 class CgroupManager:
     """Makes, writes, reads and removes cgroups."""
 

@@ -1,6 +1,7 @@
 """Facts of the machine, as immutable values (upstream: cAdvisor's MachineInfo and VersionInfo). Pure."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
 from msgspec import Struct, field
@@ -46,6 +47,7 @@ class MachineInfo(Struct, frozen=True, kw_only=True):
     machine_id: str = ""
     system_uuid: str = ""
     boot_id: str = ""
+    booted_at: datetime | None = None
     cgroup_version: int = 2
     has_swap_controller: bool = False
     has_selinux: bool = False

@@ -9,6 +9,7 @@ import re
 import shlex
 import socket
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,7 @@ _NODES: Final = "sys/devices/system/node"
 _THERMAL: Final = "thermal_throttle"
 _LONGEST_WORD: Final = 4 << 10
 _LONGEST_LIST: Final = 64 << 10
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class MachineReader:
@@ -55,6 +57,7 @@ class MachineReader:
             machine_id=_or_nothing(self.machine_id),
             system_uuid=_or_nothing(self.system_uuid),
             boot_id=_or_nothing(self.boot_id),
+            booted_at=self.booted_at(),
             cgroup_version=version,
             has_swap_controller=has_swap_controller(version, root=cgroups, own=self._root / "proc/self/cgroup"),
             has_selinux=(self._root / "sys/fs/selinux/enforce").exists(),
@@ -85,6 +88,15 @@ class MachineReader:
 
     def boot_id(self) -> str:
         return self._word("proc/sys/kernel/random/boot_id")
+
+    def booted_at(self) -> datetime | None:
+        """Return when the kernel began, by its present clock; None if that is not known."""
+        try:
+            lines = read_text(self._root / "proc/stat").splitlines()
+            word = next((line.removeprefix("btime ") for line in lines if line.startswith("btime ")), "")
+            return _EPOCH + timedelta(seconds=parse_number(word, "proc/stat btime")) if word else None
+        except (FileError, MalformedFile, OverflowError):
+            return None
 
     def kernel_version(self) -> str:
         return self._word("proc/sys/kernel/osrelease")

@@ -1,7 +1,6 @@
 """Where the ids of pods with a user namespace outlive the agent: the file `userns` in each pod's directory."""
 
 import logging
-import os
 from pathlib import Path
 
 from klet.aio.threads import Threads
@@ -51,11 +50,6 @@ def _read(pods: Path, uid: PodUID) -> bytes | None:
 def _write(path: Path, data: bytes) -> None:
     """Write through to the disk: ids must not be allocated twice after a crash of the machine."""
     write_atomic(path, data, mode=0o644)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _read_all(pods: Path) -> dict[PodUID, bytes]:

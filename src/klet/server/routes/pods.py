@@ -9,16 +9,17 @@ from klet.api.codec import encode
 from klet.api.klet_v1 import PodListing
 from klet.api.pod import Pod
 from klet.errors import KletError
-from klet.server.log_query import LogRefusal, choose_instance, parse_log_query
+from klet.server.log_query import LogRefusal, choose_instance, has_container, parse_log_query, refuse_stream
 from klet.server.roles import ServedLogs, ServedPods
 
 
 class PodRoutes:
     """Pods and their logs."""
 
-    def __init__(self, *, pods: ServedPods, logs: ServedLogs) -> None:
+    def __init__(self, *, pods: ServedPods, logs: ServedLogs, splits_streams: bool = False) -> None:
         self._pods = pods
         self._logs = logs
+        self._splits_streams = splits_streams
 
     async def list_pods(self, request: web.Request) -> web.StreamResponse:
         return not_acceptable(request) or pod_list(self._pods.pods())
@@ -31,6 +32,9 @@ class PodRoutes:
         pod = self._pods.find(path["namespace"], path["pod"])
         if pod is None:
             return _refuse(LogRefusal(404, f'pod "{path["pod"]}" does not exist'))
+        refusal = refuse_stream(query, splits_streams=self._splits_streams)
+        if refusal is not None and has_container(pod, path["container"]):
+            return _refuse(refusal)
         instance = choose_instance(pod, path["container"], previous=query.previous)
         if isinstance(instance, LogRefusal):
             return _refuse(instance)

@@ -34,6 +34,7 @@ class ContainerCalls:
             "ContainerStatus": self._status,
             "UpdateContainerResources": self._update,
             "ReopenContainerLog": self._reopen,
+            "CheckpointContainer": self._checkpoint,
         }
 
     def _create(self, request: pb.CreateContainerRequest) -> pb.CreateContainerResponse:
@@ -160,6 +161,13 @@ class ContainerCalls:
         if container.log_path:
             self._world.sink.open(container.log_path)
         return pb.ReopenContainerLogResponse()
+
+    def _checkpoint(self, request: pb.CheckpointContainerRequest) -> pb.CheckpointContainerResponse:
+        container = self._find(request.container_id)
+        if not container.is_running:
+            raise RpcFailure(Code.UNKNOWN, f'container "{container.id}" is in CONTAINER_EXITED state, expected running')
+        self._world.sink.write_file(request.location, b"checkpoint of " + container.id.encode())
+        return pb.CheckpointContainerResponse()
 
     def _find(self, id_: str) -> FakeContainer:
         return find(self._world.containers, id_, f'an error occurred when try to find container "{id_}"')

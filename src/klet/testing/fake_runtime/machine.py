@@ -24,7 +24,7 @@ from klet.testing.fake_runtime.images import FakeImage
 from klet.testing.fake_runtime.lives import OutputLine, Stream
 from klet.testing.fake_runtime.logs import LogSink, MemorySink
 from klet.testing.fake_runtime.node_calls import NodeCalls
-from klet.testing.fake_runtime.processes import Processes
+from klet.testing.fake_runtime.processes import KILLED, Processes
 from klet.testing.fake_runtime.sandboxes import SandboxCalls
 from klet.testing.fake_runtime.script import Script
 from klet.testing.fake_runtime.views import container_status, sandbox_status
@@ -54,6 +54,8 @@ class FakeRuntime:
         self.disconnected = CallSignal()
         self.left_calls: set[Call] = set()
         """Those whose caller has given up."""
+        self._calls: dict[Call, None] = {}
+        """Those that have not been answered, in their order."""
         self._random = random.Random(seed)
         self._script = script
         self._world = World(
@@ -106,6 +108,7 @@ class FakeRuntime:
         mine.CopyFrom(request)
         self.history.append(CallRecord(timeline.now, rpc, mine))
         call = Call(rpc, mine)
+        self._calls[call] = None
         if delay := self._script.latency(rpc, self._random):
             timeline.at(timeline.now + delay, partial(self._begin, call))
         else:
@@ -114,11 +117,7 @@ class FakeRuntime:
 
     def give_up(self, call: Call) -> None:
         """End a call whose caller no longer waits. What was done stays done."""
-        if not call.is_done:
-            call.arming += 1
-            if call.steps is not None:
-                call.steps.close()
-            self._finish(call, None, RpcFailure(Code.CANCELLED, "context canceled"))
+        self._abort(call, RpcFailure(Code.CANCELLED, "context canceled"))
 
     def leave(self, call: Call) -> None:
         """Continue a call whose caller is gone."""
@@ -187,6 +186,33 @@ class FakeRuntime:
         """Kill the sandbox's own process; its network stays until it is stopped."""
         self._processes.end_pause(self._world.sandboxes[sandbox_id])
 
+    def reboot(self, *, clean: bool) -> None:
+        """Boot the machine again: all processes end at once, calls and streams break, network namespaces are gone.
+
+        In a clean shutdown processes are asked to end, and the runtime sees it; after a reset the runtime finds out
+        when it starts. It sends no events of that: it has no listener then.
+        """
+        for call in tuple(self._calls):
+            self._abort(call, RpcFailure(Code.UNAVAILABLE, "the connection was closed"))
+        self.disconnect()
+        for container in self._world.containers.values():
+            if clean and container.is_running and container.is_alive:
+                reaction = container.life.on_term
+                self._processes.see_end(container, reaction.exit_code if reaction is not None else KILLED)
+            self._processes.lose(container)
+        for sandbox in self._world.sandboxes.values():
+            self._processes.lose_pause(sandbox)
+
+    def forget_everything(self) -> None:
+        """Remove all sandboxes and containers, as a runtime does that starts afresh after a reboot."""
+        for container in self.containers():
+            self._world.release("container", container.name)
+        for sandbox in self.sandboxes():
+            self._world.release("sandbox", sandbox.name)
+            self._world.free_ips(sandbox.ips)
+        self._world.containers.clear()
+        self._world.sandboxes.clear()
+
     def write_log(self, container_id: str, text: str, stream: Stream = "stdout") -> None:
         """Write output of the container, now."""
         self._processes.write(
@@ -200,6 +226,13 @@ class FakeRuntime:
     def disconnect(self) -> None:
         """Break every event stream, as a restart of the runtime does."""
         self.disconnected.fire()
+
+    def _abort(self, call: Call, failure: RpcFailure) -> None:
+        if not call.is_done:
+            call.arming += 1
+            if call.steps is not None:
+                call.steps.close()
+            self._finish(call, None, failure)
 
     def _begin(self, call: Call) -> None:
         if call.is_done:
@@ -278,6 +311,7 @@ class FakeRuntime:
     def _finish(self, call: Call, answer: Message | None, failure: RpcFailure | None) -> None:
         code = Code.OK if failure is None else failure.code
         self.history.append(AnswerRecord(self._timeline.now, call.rpc, code))
+        self._calls.pop(call, None)
         call.finish(answer, failure)
 
     def _arm(self, call: Call, steps: Steps, wait: CallWait) -> None:
@@ -309,6 +343,7 @@ def _missing(features: Features) -> list[str]:
     optional = {
         "RuntimeConfig": features.runtime_config,
         "UpdatePodSandboxResources": features.sandbox_resources,
+        "CheckpointContainer": features.checkpoints,
         "ListMetricDescriptors": features.metrics,
         "ListPodSandboxMetrics": features.metrics,
     }

@@ -14,6 +14,8 @@ from klet.wire import containerd_events_pb2 as containerd
 from klet.wire import cri_v1_pb2 as pb
 
 KILLED = 137
+# What containerd reports for a container whose process was gone when containerd started.
+LOST = 255
 # What containerd reports for a container whose process never came to be.
 START_FAILED = 128
 
@@ -81,6 +83,33 @@ class Processes:
         else:
             self._reap(container, exit_code, stamp)
 
+    def see_end(self, container: FakeContainer, exit_code: int) -> None:
+        """End the process as the last thing that the runtime sees: it notes how, and sends no event."""
+        self.lose(container)
+        container.exit_code, container.reason = exit_code, ""
+
+    def lose(self, container: FakeContainer) -> None:
+        """End the process without anyone to see it: what the runtime finds out when it starts again.
+
+        One that was created and never started stays so, as in containerd. No event is sent.
+        """
+        was_alive = container.is_alive
+        container.is_alive = False
+        for timer in container.timers:
+            timer.cancel()
+        container.timers.clear()
+        if not container.is_running:
+            return
+        if container.log_path:
+            self._world.sink.close(container.log_path)
+        container.state = pb.CONTAINER_EXITED
+        container.finished_at = self._world.timeline.stamp()
+        container.exit_code = LOST
+        container.reason = "Unknown"
+        if was_alive:
+            container.ended.fire()
+        container.exited.fire()
+
     def kill(self, container: FakeContainer) -> None:
         self.end(container, KILLED)
 
@@ -97,6 +126,11 @@ class Processes:
         sandbox.state = pb.SANDBOX_NOTREADY
         stamp = self._task_exited(sandbox.id, sandbox.id, sandbox.pid, KILLED)
         self._task_deleted(sandbox.id, sandbox.pid, KILLED, stamp)
+
+    def lose_pause(self, sandbox: Sandbox) -> None:
+        """End the sandbox's own process, and with it its network namespace, without anyone to see it."""
+        sandbox.state = pb.SANDBOX_NOTREADY
+        sandbox.has_namespace = False
 
     def run_inside(self, container: FakeContainer) -> tuple[str, int]:
         """Return a process beside the container's own: its id and pid."""
@@ -148,6 +182,8 @@ class Processes:
             publish()
 
     def _reap(self, container: FakeContainer, exit_code: int, stamp: int) -> None:
+        if not container.is_running:
+            return  # the machine was rebooted meanwhile
         if container.log_path:
             self._world.sink.close(container.log_path)
         container.state = pb.CONTAINER_EXITED

@@ -24,7 +24,8 @@ def sandbox_item(sandbox: Sandbox) -> pb.PodSandbox:
 
 def sandbox_status(sandbox: Sandbox) -> pb.PodSandboxStatus:
     """Return a status to be copied into an answer; built again only if something about the sandbox has changed."""
-    shows = (sandbox.state, sandbox.has_network)
+    is_shown = sandbox.has_network and sandbox.has_namespace
+    shows = (sandbox.state, is_shown)
     if sandbox.status is not None and sandbox.shows == shows:
         return sandbox.status
     status = pb.PodSandboxStatus(
@@ -38,7 +39,7 @@ def sandbox_status(sandbox: Sandbox) -> pb.PodSandboxStatus:
         runtime_handler=sandbox.runtime_handler,
     )
     status.linux.namespaces.options.CopyFrom(sandbox.namespaces)
-    if sandbox.has_network and sandbox.ips:
+    if is_shown and sandbox.ips:
         status.network.ip = sandbox.ips[0]
         status.network.additional_ips.extend(pb.PodIP(ip=ip) for ip in sandbox.ips[1:])
     sandbox.status, sandbox.shows = status, shows
@@ -52,7 +53,7 @@ def sandbox_info(sandbox: Sandbox) -> str:
     info = {
         "pid": sandbox.pid if sandbox.is_ready else 0,
         "processStatus": "running" if sandbox.is_ready else "deleted",
-        "netNamespaceClosed": not sandbox.has_network,
+        "netNamespaceClosed": not (sandbox.has_network and sandbox.has_namespace),
         "runtimeHandler": sandbox.runtime_handler,
         "runtimeSpec": {"linux": {"namespaces": namespaces}},
     }

@@ -26,6 +26,7 @@ class Features(Struct, frozen=True):
     runtime_config: bool = False
     sandbox_resources: bool = False
     metrics: bool = False
+    checkpoints: bool = False
     dual_stack: bool = False
     user_namespaces: bool = False
     recursive_read_only_mounts: bool = False
@@ -52,6 +53,9 @@ class Sandbox:
     ips: tuple[str, ...]
     state: pb.PodSandboxState = pb.SANDBOX_READY
     has_network: bool = True
+    """Its addresses are its own until it is stopped."""
+    has_namespace: bool = True
+    """Its network namespace is there: a reboot takes all of them."""
     containers: dict[str, "FakeContainer"] = field(default_factory=dict)
     labels: dict[str, str] = field(init=False)
     item: pb.PodSandbox | None = None

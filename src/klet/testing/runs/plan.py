@@ -16,6 +16,8 @@ is open; the other has a virtual machine, which nothing on this one disturbs."""
 _BESIDE: Final = ("fuzz", "component", "unit")
 """In this order: the fuzzers fork too, in tests that come before their own gRPC."""
 _LAST: Final = ("simulation",)
+_ELSEWHERE: Final = ("machine",)
+"""Run by scripts/vm."""
 
 
 class PytestProcess(msgspec.Struct, frozen=True):
@@ -42,7 +44,7 @@ def plan_whole(tests: Path) -> tuple[RunStage, ...]:
     known = [directory.name for directory in sorted(tests.iterdir()) if has_tests(directory)]
     apart = [tests / name for name in _APART if (tests / name).exists()]
     beside = apart + [tests / name for name in _BESIDE if name in known]
-    machine = [tests / name for name in known if name not in (*_BESIDE, *_LAST)]
+    machine = [tests / name for name in known if name not in (*_BESIDE, *_LAST, *_ELSEWHERE)]
     last = [tests / name for name in known if name in _LAST]
     together = []
     if machine:

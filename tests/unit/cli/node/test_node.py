@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from klet.cli.node.node import NodeError, find_node, make_state_directory
+from klet.cli.node.preparation import is_of_this_boot
 
 
 def test_a_loop_of_links_is_no_state_directory(tmp_path):
@@ -36,3 +37,10 @@ def test_a_file_is_no_state_directory(tmp_path: Path, name):
     (tmp_path / "file").touch()
     with pytest.raises(NodeError, match="file"):
         make_state_directory(find_node(tmp_path / name))
+
+
+def test_run_files_with_a_damaged_note_are_of_an_earlier_boot(tmp_path):
+    node = find_node(tmp_path)
+    node.paths.boot.parent.mkdir()
+    node.paths.boot.write_bytes(b"\xff\xfe\x00")
+    assert not is_of_this_boot(node)

@@ -47,6 +47,25 @@ def test_the_length_of_the_state_directory_counts_in_bytes():
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("a\nb", id="a line break"),
+        pytest.param("a\x1b[31m", id="an escape"),
+        pytest.param("a\u2028b", id="a separator of lines"),
+        pytest.param("a\udcff", id="bytes that are not UTF-8"),
+        pytest.param("a\x7f", id="delete"),
+    ],
+)
+def test_a_state_directory_that_no_file_can_name_is_refused(name):
+    assert "cannot name it; give another directory" in (state_directory_problem(Path("/srv") / name) or "")
+
+
+@pytest.mark.parametrize("name", ["a b", "50%", "$HOME", 'a"b', "a\\", "é"])
+def test_a_state_directory_with_a_strange_name_is_fine(name):
+    assert state_directory_problem(Path("/srv") / name) is None
+
+
+@pytest.mark.parametrize(
     ("entries", "foreign"),
     [
         pytest.param([], [], id="an empty directory"),

@@ -1,6 +1,7 @@
 """What is read of a machine whose files a test writes."""
 
 import os
+from datetime import UTC, datetime
 
 import pytest
 
@@ -96,6 +97,7 @@ def test_a_whole_machine(machine, smallest, write):
     write("etc/machine-id", "mid\n")
     write("sys/class/dmi/id/product_uuid", "uuid\n")
     write("proc/sys/kernel/random/boot_id", "boot\n")
+    write("proc/stat", "cpu  1 2 3\nintr 9 9 9\nbtime 1893456000\nprocesses 4\n")
     write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "3\n")
     write("sys/fs/cgroup/system.slice/memory.swap.max", "max\n")
     write("sys/fs/selinux/enforce", "1")
@@ -105,6 +107,7 @@ def test_a_whole_machine(machine, smallest, write):
     assert (info.cpus, info.online_cpus) == (4, {0, 1, 2, 3})
     assert (info.memory, info.swap, info.hugepages) == (1 << 20, 8192, {2 << 20: 3})
     assert (info.machine_id, info.system_uuid, info.boot_id) == ("mid", "uuid", "boot")
+    assert info.booted_at == datetime(2030, 1, 1, tzinfo=UTC)
     assert (info.cgroup_version, info.has_swap_controller, info.has_selinux) == (2, True, True)
     assert info.thermal_paths == ("/sys/devices/system/cpu/cpu1/thermal_throttle",)
     assert info.in_user_namespace
@@ -134,6 +137,7 @@ def test_app_armor(machine, smallest, write, directory, enabled, expected):
 def test_a_machine_that_says_little_of_itself(machine, smallest):
     info = machine.info()
     assert (info.machine_id, info.system_uuid, info.boot_id) == ("", "", "")
+    assert info.booted_at is None
     assert (info.topology, info.hugepages, info.thermal_paths) == ((), {}, ())
     assert info.cpus == os.cpu_count()
     assert not info.has_swap_controller

@@ -12,8 +12,9 @@ from itertools import product
 from typing import Final, TypeAlias
 
 from klet.logs.file import TailSearch
-from klet.logs.line import LogError, LogStream
+from klet.logs.line import LogError
 from klet.logs.render import LogOptions, LogRenderer
+from klet.model.log_query import LogStream
 from klet.testing.fuzz.mutators import amplify_bytes, change_bytes, change_lines, choose_of, put_words
 from klet.testing.fuzz.target import Flaw, FuzzTarget, Limits, Run, piece_size
 

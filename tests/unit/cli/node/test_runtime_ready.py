@@ -1,6 +1,6 @@
 import pytest
 
-from klet.cli.node.preparation import find_plugin_error
+from klet.cli.node.runtime_ready import find_plugin_error
 
 FAILED = 'time="2030-01-01T00:00:00Z" level=warning msg="failed to load plugin {plugin}" error="{error}"\n'
 FIRST = FAILED.format(plugin="io.containerd.grpc.v1.cri", error='no snapshotter \\"x\\"')

@@ -1,7 +1,8 @@
-"""How many files and connections the agent may have open at once (RLIMIT_NOFILE)."""
+"""What the agent asks of the kernel for itself: how many files it may have open, and when it is killed for memory."""
 
 import logging
 import resource
+from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
@@ -23,3 +24,12 @@ def allow_open_files(wanted: int) -> None:
             logger.info("Failed to set rlimit on max file handles", extra=extra)
         else:
             return
+
+
+def set_oom_score(score: int, path: Path = Path("/proc/self/oom_score_adj")) -> None:
+    """Set how early the kernel kills the agent when memory is short. A failure is only logged."""
+    try:
+        path.write_text(str(score))
+    except OSError as error:
+        # Without CAP_SYS_RESOURCE no process may lower its score.
+        logger.info("Failed to ApplyOOMScoreAdj", extra={"score": score, "error": str(error)})

@@ -1,0 +1,1 @@
+"""Traces for OpenTelemetry; imported only on a node whose configuration has `tracing`."""

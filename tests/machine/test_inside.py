@@ -1,0 +1,20 @@
+"""The integration tests that are marked for it, run inside the whole machine: its own cgroups, mounts and kernel."""
+
+import pytest
+
+from klet.testing.vm.debian import TEST_PACKAGES, TREE, VENV
+
+DIRECTORIES = "tests/integration/host tests/integration/resources tests/integration/runtime tests/integration/volumes"
+
+
+@pytest.mark.usefixtures("only_klet")
+def test_marked_integration_tests_pass_in_the_machine(machine):
+    command = (
+        f"cd {TREE} && HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis KLET_VM=1 PYTHONPATH={TEST_PACKAGES}"
+        f" PATH={VENV}/bin:$PATH {VENV}/bin/python -P -m pytest -q -p no:cacheprovider -m real_machine {DIRECTORIES}"
+    )
+    result = machine.run(command, timeout=840, check=False)
+    assert result.code == 0, result.output[-8000:] + result.errors[-2000:]
+    assert " passed" in result.output
+    # Everything that could be missing is there.
+    assert "skipped" not in result.output.splitlines()[-1], result.output[-4000:]

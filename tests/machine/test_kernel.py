@@ -1,0 +1,137 @@
+"""What a node asks of its kernel: tunables, swap, huge pages, pods killed for want of memory."""
+
+import pytest
+
+from klet.testing.vm.node import UNIT, build_pod, is_ready
+
+MEBIBYTE = 1 << 20
+SWAP = 256 * MEBIBYTE
+HUGE_PAGES = 16
+TUNABLES = {"vm.overcommit_memory": "1", "vm.panic_on_oom": "0", "kernel.panic": "10", "kernel.panic_on_oops": "1"}
+
+
+def read_tunable(node, name: str) -> str:
+    return node.machine.output(f"sysctl -n {name}")
+
+
+def container_file(node, pod, name: str) -> str:
+    container = pod.status.container_statuses[0].container_id.removeprefix("containerd://")
+    group = node.property("ControlGroup", unit=f"cri-containerd-{container}.scope")
+    return node.machine.output(f"cat /sys/fs/cgroup{group}/{name}")
+
+
+@pytest.mark.dozen
+def test_the_agent_sets_the_tunables_that_upstream_sets(node):
+    node.stop()
+    node.machine.run("sysctl -q vm.overcommit_memory=0 kernel.panic=0 kernel.panic_on_oops=0")
+    node.start()
+    assert {name: read_tunable(node, name) for name in TUNABLES} == TUNABLES
+
+
+def test_protected_tunables_are_not_touched_but_demanded(node):
+    node.machine.run("sysctl -q vm.overcommit_memory=0")
+    node.configure(protectKernelDefaults=True)
+    assert node.machine.run(f"systemctl restart {UNIT}", check=False).code != 0
+    node.stop()
+    assert "vm/overcommit_memory" in node.log(since="-1min").replace("vm.overcommit_memory", "vm/overcommit_memory")
+    assert read_tunable(node, "vm.overcommit_memory") == "0"
+    node.machine.run("sysctl -q " + " ".join(f"{name}={value}" for name, value in TUNABLES.items()))
+    node.start(protectKernelDefaults=True)
+
+
+@pytest.fixture
+def swap(node):
+    node.machine.run(f"fallocate -l {SWAP} /swap && chmod 600 /swap && mkswap -q /swap && swapon /swap")
+    yield int(node.machine.output("awk '/SwapTotal/ {print $2}' /proc/meminfo")) * 1024
+    node.remove_pods()
+    node.stop()
+    node.machine.run("swapoff /swap && rm /swap")
+
+
+def test_swap_must_be_allowed(node, swap):
+    node.configure()
+    assert node.machine.run(f"systemctl restart {UNIT}", check=False).code != 0
+    node.stop()
+    assert "swap" in node.log(since="-1min")
+
+
+def test_static_pods_never_swap(node, swap):
+    # They count as critical; test_kubeadm.py has what a pod of a cluster gets.
+    node.start(failSwapOn=False, memorySwap={"swapBehavior": "LimitedSwap"})
+    node.apply(build_pod("burstable", resources={"requests": {"memory": "256Mi"}, "limits": {"memory": "512Mi"}}))
+    pods = node.until_running("burstable")
+    assert container_file(node, pods["burstable"], "memory.swap.max") == "0"
+
+
+def test_without_swap_behaviour_no_container_swaps(node, swap):
+    node.start(failSwapOn=False)
+    node.apply(build_pod("burstable", resources={"requests": {"memory": "32Mi"}, "limits": {"memory": "64Mi"}}))
+    pods = node.until_running("burstable")
+    assert container_file(node, pods["burstable"], "memory.swap.max") == "0"
+
+
+@pytest.mark.usefixtures("only_klet")
+def test_a_node_that_swaps_warns_of_volumes_in_memory(node, swap):
+    # This kernel (6.1) has no tmpfs without swap, which came with 6.4.
+    node.start(failSwapOn=False)
+    node.until_true(
+        "curl -fsS --unix-socket /var/lib/kubelet/klet.sock http://agent/klet/v1/journal"
+        " | grep -q PossibleMemoryBackedVolumesOnDisk"
+    )
+
+
+@pytest.mark.dozen
+def test_huge_pages_are_given_to_pods(node):
+    node.stop()
+    node.machine.run(f"sysctl -q vm.nr_hugepages={HUGE_PAGES}")
+    try:
+        node.start()
+        pod = build_pod(
+            "huge",
+            resources={"limits": {"hugepages-2Mi": "8Mi", "memory": "64Mi", "cpu": "100m"}},
+            volumeMounts=[{"name": "pages", "mountPath": "/pages"}],
+        )
+        pod["spec"]["volumes"] = [{"name": "pages", "emptyDir": {"medium": "HugePages"}}]
+        node.apply(pod)
+        found = node.until_running("huge")["huge"]
+        # On the pod: containerd's own default leaves the controller of huge pages alone on containers.
+        unit = f"kubepods-pod{found.metadata.uid}.slice"
+        group = node.property("ControlGroup", unit=unit)
+        assert node.machine.output(f"cat /sys/fs/cgroup{group}/hugetlb.2MB.max") == str(8 * MEBIBYTE)
+        process = container_file(node, found, "cgroup.procs").split()[0]
+        mounts = node.machine.output(f"cat /proc/{process}/mounts")
+        assert "/pages hugetlbfs rw" in mounts
+        assert "pagesize=2M" in mounts
+    finally:
+        node.remove_pods()
+        node.stop()
+        node.machine.run("sysctl -q vm.nr_hugepages=0")
+
+
+@pytest.mark.dozen
+def test_a_container_that_takes_too_much_memory_is_killed_and_says_so(node):
+    node.start()
+    pod = build_pod(
+        "hungry", command="tail /dev/zero", resources={"requests": {"memory": "16Mi"}, "limits": {"memory": "16Mi"}}
+    )
+    pod["spec"]["restartPolicy"] = "Never"
+    node.apply(pod)
+    node.until(lambda pods: "hungry" in pods and pods["hungry"].status.phase == "Failed", what="hungry failed")
+    state = node.pods()["hungry"].status.container_statuses[0].state.terminated
+    assert (state.reason, state.exit_code) == ("OOMKilled", 137)
+    assert "Memory cgroup out of memory" in node.machine.output("dmesg")
+
+
+def test_safe_sysctls_are_set_in_the_pod_alone(node):
+    node.start()
+    pod = build_pod(
+        "tuned", command="sysctl -n net.ipv4.ip_unprivileged_port_start >/dev/termination-log; sleep 100000"
+    )
+    pod["spec"]["securityContext"] = {"sysctls": [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "80"}]}
+    node.apply(pod)
+    found = node.until_running("tuned")["tuned"]
+    assert is_ready(found)
+    process = container_file(node, found, "cgroup.procs").split()[0]
+    inside = f"nsenter -t {process} -n sysctl -n net.ipv4.ip_unprivileged_port_start"
+    assert node.machine.output(inside) == "80"
+    assert read_tunable(node, "net.ipv4.ip_unprivileged_port_start") == "1024"
