@@ -98,7 +98,7 @@ class MemoryCounters(Struct, frozen=True, gc=False):
 
 
 class DeviceIo(Struct, frozen=True, gc=False):
-    """I/O of a cgroup on one block device, by operation: Read, Write, Sync, Async, Discard, Total, as cAdvisor has it."""
+    """I/O of a cgroup on one block device, by operation: Read, Write, Sync, Async, Discard, Total (cAdvisor's words)."""
 
     major: int
     minor: int
