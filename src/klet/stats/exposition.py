@@ -1,13 +1,14 @@
-"""Writes samples in Prometheus' text format: many series of few families, with timestamps. Pure.
+"""Writes samples in Prometheus' text format: few families with many series, and timestamps. Pure.
 
 The labels and the timestamp of a row are written once and shared by all families that have a sample for it. Label
 values come from the node's own pods, containers and devices: they are escaped and cut, and a series exists as long as
-what it measures.
+what it measures. The text is written family by family, so that it is never in memory as a whole.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -17,7 +18,7 @@ from klet.model.foreign_text import LONGEST_WORD, shorten
 T = TypeVar("T")
 
 Number: TypeAlias = int | float
-Pair: TypeAlias = str
+LabelPair: TypeAlias = str
 """One label with its value, escaped: `pod="web-0"`."""
 
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
@@ -52,19 +53,24 @@ class SampleFamily(Struct, Generic[T], frozen=True):
     """Returns None where there is no sample."""
 
 
-class FamilyText(Struct, frozen=True):
-    """A family, written."""
+class FamilySamples(Struct, frozen=True):
+    """A family with its rows, to be written."""
 
     name: str
-    text: str
+    write: Callable[[], bytes]
+    """Empty if there is no sample: then the family is not named either."""
 
 
-def pair(name: str, value: str, *, longest: int = LONGEST_WORD) -> Pair:
+def label(name: str, value: str, *, longest: int = LONGEST_WORD) -> LabelPair:
     """Write one label. A value that is too long is cut; what is not UTF-8 is replaced."""
-    return f'{name}="{_as_utf8(shorten(value, longest)).translate(_ESCAPES)}"'
+    short = shorten(value, longest)
+    if not short.isascii():
+        # What came undecoded from the kernel, such as bytes in the name of a cgroup.
+        short = short.encode("utf-8", "replace").decode()
+    return f'{name}="{short.translate(_ESCAPES)}"'
 
 
-def write_labels(pairs: Iterable[Pair]) -> str:
+def write_labels(pairs: Iterable[LabelPair]) -> str:
     """Write the labels of a row, sorted by name as Prometheus' own libraries do."""
     return "{" + ",".join(sorted(pairs)) + "}"
 
@@ -74,27 +80,21 @@ def write_timestamp(at: datetime) -> str:
     return f" {(at - _EPOCH) // _MILLISECOND}"
 
 
-def write_family(family: SampleFamily[T], rows: Sequence[SampleRow[T]]) -> FamilyText:
-    """Write the samples of a family. A family without samples has no text at all."""
+def pair_families(families: Iterable[SampleFamily[T]], rows: Sequence[SampleRow[T]]) -> Iterator[FamilySamples]:
+    """Give several families the same rows."""
+    return (FamilySamples(family.name, partial(_write_family, family, rows)) for family in families)
+
+
+def write_exposition(families: Iterable[FamilySamples]) -> Iterator[bytes]:
+    """Yield the text, family by family, sorted by name."""
+    for family in sorted(families, key=lambda each: each.name):
+        if text := family.write():
+            yield text
+
+
+def _write_family(family: SampleFamily[T], rows: Sequence[SampleRow[T]]) -> bytes:
     name, read = family.name, family.read
-    lines = [
-        f"{name}{row.labels} {value}{row.at}\n" for row in rows if (value := read(row.values)) is not None
-    ]
+    lines = [f"{name}{row.labels} {value}{row.at}\n" for row in rows if (value := read(row.values)) is not None]
     if not lines:
-        return FamilyText(name, "")
-    return FamilyText(name, f"# HELP {name} {family.about}\n# TYPE {name} {family.type}\n{''.join(lines)}")
-
-
-def write_families(families: Iterable[SampleFamily[T]], rows: Sequence[SampleRow[T]]) -> Iterator[FamilyText]:
-    """Write several families about the same rows."""
-    return (write_family(family, rows) for family in families)
-
-
-def write_exposition(families: Iterable[FamilyText]) -> bytes:
-    """Return the text of all families, sorted by name."""
-    return "".join(each.text for each in sorted(families, key=lambda each: each.name)).encode()
-
-
-def _as_utf8(text: str) -> str:
-    """Replace what came undecoded from the kernel, such as bytes in the name of a cgroup."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+        return b""
+    return f"# HELP {name} {family.about}\n# TYPE {name} {family.type}\n{''.join(lines)}".encode()

@@ -27,6 +27,13 @@ class Cpu(Struct, frozen=True, order=True):
     node: int
 
 
+class MemoryModules(Struct, frozen=True):
+    """The memory modules (DIMMs) of one type: how many, and their capacity in bytes."""
+
+    count: int
+    capacity: int
+
+
 class MachineInfo(Struct, frozen=True, kw_only=True):
     """What the machine is. Sizes are in bytes."""
 
@@ -36,6 +43,8 @@ class MachineInfo(Struct, frozen=True, kw_only=True):
     swap: int = 0
     hugepages: Mapping[int, int] = field(default_factory=dict)
     """How many there are of each size."""
+    dimms: Mapping[str, MemoryModules] = field(default_factory=dict)
+    """By type; none where the kernel does not know the memory controllers (EDAC), as on virtual machines."""
     topology: tuple[Cpu, ...] = ()
     """The online CPUs by number; none: not known."""
     agent_cpus: int = 1

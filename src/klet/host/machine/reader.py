@@ -8,7 +8,7 @@ import platform
 import re
 import shlex
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -17,14 +17,24 @@ from klet.host.cgroups.discover import find_hierarchy, find_hugepage_sizes, has_
 from klet.host.cpulist import parse_cpu_list
 from klet.host.errors import FileError, FileMissing, MalformedFile
 from klet.host.files import list_names, read_text
-from klet.host.machine.info import Cpu, MachineInfo, SystemVersions, go_architecture, is_in_user_namespace
+from klet.host.machine.info import (
+    Cpu,
+    MachineInfo,
+    MemoryModules,
+    SystemVersions,
+    go_architecture,
+    is_in_user_namespace,
+)
 from klet.host.machine.usage import UsageReader
 from klet.host.procfs import parse_number, quote
 
 _NODE: Final = re.compile(r"node([0-9]{1,5})")
 _CPU: Final = re.compile(r"cpu([0-9]{1,5})")
+_MEMORY_CONTROLLER: Final = re.compile(r"mc[0-9]{1,5}")
+_DIMM: Final = re.compile(r"dimm[0-9]{1,5}")
 _CPUS: Final = "sys/devices/system/cpu"
 _NODES: Final = "sys/devices/system/node"
+_MEMORY_CONTROLLERS: Final = "sys/devices/system/edac/mc"
 _THERMAL: Final = "thermal_throttle"
 _LONGEST_WORD: Final = 4 << 10
 _LONGEST_LIST: Final = 64 << 10
@@ -49,6 +59,7 @@ class MachineReader:
             memory=memory.total,
             swap=memory.swap_total,
             hugepages=self.hugepages(),
+            dimms=self.dimms(),
             topology=topology,
             agent_cpus=len(os.sched_getaffinity(0)),
             page_size=os.sysconf("SC_PAGE_SIZE"),
@@ -115,6 +126,19 @@ class MachineReader:
             for size in find_hugepage_sizes(directory)
         }
 
+    def dimms(self) -> dict[str, MemoryModules]:
+        """Return the memory modules by type; none if one of them cannot be read."""
+        found: dict[str, MemoryModules] = {}
+        try:
+            for directory in self._dimm_directories():
+                kind = self._word(f"{directory}/dimm_mem_type")
+                mebibytes = self._number(self._root / directory / "size")
+                before = found.get(kind, MemoryModules(0, 0))
+                found[kind] = MemoryModules(before.count + 1, before.capacity + (mebibytes << 20))
+        except (FileError, MalformedFile):
+            return {}
+        return found
+
     def topology(self) -> tuple[Cpu, ...]:
         """Return the online CPUs. Missing facts are 0: one socket, one NUMA node; a core is its CPU's own."""
         nodes = self._nodes()
@@ -151,6 +175,13 @@ class MachineReader:
             return self.topology()
         except FileError:
             return ()
+
+    def _dimm_directories(self) -> Iterator[str]:
+        for controller in list_names(self._root / _MEMORY_CONTROLLERS):
+            if _MEMORY_CONTROLLER.fullmatch(controller):
+                directory = f"{_MEMORY_CONTROLLERS}/{controller}"
+                names = list_names(self._root / directory)
+                yield from (f"{directory}/{name}" for name in names if _DIMM.fullmatch(name))
 
     def _nodes(self) -> dict[int, int]:
         """Return the NUMA node of each CPU."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from klet.host.errors import CgroupMissing, FileMissing, HostError, MalformedFile
-from klet.host.machine.info import Cpu, SystemVersions
+from klet.host.machine.info import Cpu, MemoryModules, SystemVersions
 from klet.host.machine.reader import MachineReader, parse_os_release
 
 MOUNTS = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n"
@@ -75,6 +75,31 @@ def test_topology_that_the_kernel_does_not_report(machine, write):
     write("sys/devices/system/cpu/online", "0-1\n")
     write("sys/devices/system/cpu/cpu1/topology/physical_package_id", "-1\n")
     assert machine.topology() == (Cpu(0, 0, 0, 0), Cpu(1, 1, 0, 0))
+
+
+def write_dimm(write, place, kind, size):
+    write(f"sys/devices/system/edac/mc/{place}/dimm_mem_type", f"{kind}\n")
+    write(f"sys/devices/system/edac/mc/{place}/size", f"{size}\n")
+
+
+def test_memory_modules_are_counted_by_type(machine, write):
+    assert machine.dimms() == {}
+    write_dimm(write, "mc0/dimm0", "Unbuffered-DDR4", 16384)
+    write_dimm(write, "mc1/dimm12", "Unbuffered-DDR4", 8192)
+    write_dimm(write, "mc1/dimm3", "Non-volatile-RAM", 1)
+    write_dimm(write, "power/dimm0", "Unbuffered-DDR4", 1)
+    write_dimm(write, "mc0/csrow0", "Unbuffered-DDR4", 1)
+    assert machine.dimms() == {
+        "Unbuffered-DDR4": MemoryModules(2, 24 << 30),
+        "Non-volatile-RAM": MemoryModules(1, 1 << 20),
+    }
+
+
+@pytest.mark.parametrize("size", ["", "-1", "many"])
+def test_memory_modules_that_cannot_be_read_are_left_out(machine, write, size):
+    write_dimm(write, "mc0/dimm0", "Unbuffered-DDR4", 16384)
+    write_dimm(write, "mc0/dimm1", "Unbuffered-DDR4", size)
+    assert machine.dimms() == {}
 
 
 def test_huge_pages_are_counted_by_size(machine, write):
