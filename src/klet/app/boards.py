@@ -40,7 +40,7 @@ def remembered_pods(boards: Boards) -> frozenset[PodUID]:
     return boards.statuses.pods() | boards.backoff.pods() | boards.pulls.pods() | boards.allocations.pods()
 
 
-def build_boards(settings: AgentSettings, saved: SavedState, clock: Clock) -> Boards:
+def build_boards(settings: AgentSettings, saved: SavedState, clock: Clock, metrics: MetricRegistry) -> Boards:
     """Return the boards with what a previous run of the agent left on them."""
     stopping_pods = StoppingPods()
     return Boards(
@@ -48,6 +48,6 @@ def build_boards(settings: AgentSettings, saved: SavedState, clock: Clock) -> Bo
         backoff=CrashBackoff(limits=settings.crash_backoff, restored=saved.delays),
         pulls=PullBackoff(restored=saved.pulls),
         stopping_pods=stopping_pods,
-        metrics=MetricRegistry(shows_hidden=settings.shows_hidden_metrics),
+        metrics=metrics,
         turns=StartTurns(at_once=settings.parallel_starts, stopping_pods=stopping_pods, clock=clock),
     )

@@ -208,7 +208,7 @@ def _build_routes(ports: Ports, agent: Agent, pods: ReportedPods, api: OpenedApi
         PodRoutes(pods=pods, logs=logs, splits_streams=api.features.splits_log_streams),
         StreamRoutes(pods=pods, running=running, runtime=ports.runtime),
         NodeRoutes(configuration=api.configuration, running=running),
-        MetricRoutes(registry=agent.metrics),
+        MetricRoutes(metrics=agent.metrics),
     )
     place = api.features.checkpoints
     if place is None:

@@ -19,7 +19,9 @@ from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.checkpoint import CheckpointFile, Found
 from klet.cri.client import CriClient
 from klet.cri.connection import open_connection
+from klet.cri.counted import CountedTransport
 from klet.cri.events import ContainerdEvents, CriEvents
+from klet.cri.metrics import RuntimeCallMetrics, register_runtime_calls
 from klet.events.recorder import EventingRecorder
 from klet.host.addresses import AddressReader
 from klet.host.cgroups.discover import find_hierarchy
@@ -38,6 +40,7 @@ from klet.images.node_logins import NodeLoginFiles
 from klet.journal.store import Journal
 from klet.logs.rotated_files import RotatedLogFiles
 from klet.logs.termination_files import TerminationFileReader
+from klet.metrics import AgentMetrics
 from klet.model.boots import Reboot
 from klet.model.causes import CauseRecorder
 from klet.model.roles import NodeResources
@@ -83,7 +86,13 @@ KUBELET_USER = "kubelet"
 
 @asynccontextmanager
 async def open_base(
-    settings: AgentSettings, *, machine: MachineCache, clock: Clock, has_events: bool, tracer: Tracer | None = None
+    settings: AgentSettings,
+    *,
+    machine: MachineCache,
+    clock: Clock,
+    metrics: AgentMetrics,
+    has_events: bool,
+    tracer: Tracer | None = None,
 ) -> AsyncIterator[BasePorts]:
     """Open the journal, and the way to the runtime, which need not be there yet; raises KletError."""
     async with AsyncExitStack() as opened:
@@ -93,7 +102,9 @@ async def open_base(
         await journal.open()
         opened.push_async_callback(journal.close)
         events = EventingRecorder(inner=journal, clock=clock) if has_events else None
-        runtime = await opened.enter_async_context(open_runtime(settings, events or journal, clock, tracer))
+        runtime = await opened.enter_async_context(
+            open_runtime(settings, events or journal, clock, register_runtime_calls(metrics.agent), tracer)
+        )
         yield BasePorts(
             clock=clock,
             randomness=random.Random(),
@@ -108,13 +119,18 @@ async def open_base(
             ),
             journal=journal,
             events=events,
+            metrics=metrics,
             tracer=tracer,
         )
 
 
 @asynccontextmanager
 async def open_runtime(
-    settings: AgentSettings, recorder: CauseRecorder, clock: Clock, tracer: Tracer | None = None
+    settings: AgentSettings,
+    recorder: CauseRecorder,
+    clock: Clock,
+    metrics: RuntimeCallMetrics,
+    tracer: Tracer | None = None,
 ) -> AsyncIterator[CriClient]:
     """Return a client that records calls which are not answered in time, and containers that the runtime has lost."""
     async with AsyncExitStack() as opened:
@@ -125,7 +141,11 @@ async def open_runtime(
         own = await opened.enter_async_context(open_connection(settings.runtime_endpoint, metadata=NAMESPACE))
         repaired = LostTaskRemover(inner=plain, tasks=ContainerdTasks(connection=own, clock=clock))
         watched = WatchedTransport(inner=repaired, recorder=recorder, clock=clock)
-        yield CriClient(runtime=watched, images=images, timeout=settings.request_timeout)
+        yield CriClient(
+            runtime=CountedTransport(inner=watched, metrics=metrics, clock=clock),
+            images=CountedTransport(inner=images, metrics=metrics, clock=clock),
+            timeout=settings.request_timeout,
+        )
 
 
 class LeftState(Struct, frozen=True, kw_only=True):
@@ -237,6 +257,7 @@ async def open_ports(
             machine=base.machine,
             addresses=AddressReader(threads=threads, patience=PATIENCE, clock=clock),
             storage=FilesystemCapacity(path=settings.root, threads=threads).read,
+            metrics=base.metrics,
             tracer=base.tracer,
         )
     finally:

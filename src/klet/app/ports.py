@@ -22,6 +22,7 @@ from klet.host.machine.cache import FactReader, MachineCache
 from klet.images.pull_secrets import NodeLogins
 from klet.journal.store import Journal
 from klet.logs.rotation import RotatableLogs
+from klet.metrics import AgentMetrics
 from klet.model.boots import Reboot
 from klet.model.causes import CauseRecorder
 from klet.model.roles import NodeResources, ObjectChanges, ObjectReader, ReferredObjects, RestartCounts
@@ -136,6 +137,7 @@ class BasePorts(Struct, frozen=True, kw_only=True):
     journal: Journal
     events: EventingRecorder | None
     """In a cluster, what is recorded becomes Events too."""
+    metrics: AgentMetrics
 
     tracer: Tracer | None = None
     """Makes spans, if the configuration asks for traces."""
@@ -185,6 +187,7 @@ class Ports(Struct, frozen=True, kw_only=True):
     """The addresses of the machine, as a Node has them."""
     storage: Callable[[], Awaitable[int | None]]
     """The size of the filesystem with the root directory."""
+    metrics: AgentMetrics
     host_ips: Callable[[], tuple[str, ...]] = tuple
     """The same as reported in statuses: only where there is an API server."""
     node_taints: Callable[[], tuple[Taint, ...]] = tuple

@@ -18,6 +18,7 @@ from klet.aio.clock import Clock, SystemClock
 from klet.aio.stop_request import StopRequest
 from klet.api.placement import Taint
 from klet.app.kubelet_api import ApiSockets, check_serving, open_kubelet_api, take_ports
+from klet.app.metrics import open_metrics
 from klet.app.node import NodeSpecification, build_node
 from klet.app.opening import LeftState, open_base, open_left_state, open_ports, standalone_objects
 from klet.app.ports import BasePorts
@@ -144,8 +145,9 @@ async def run_agent(given: Settings, settings: AgentSettings, machine: MachineCa
             opened.enter_context(hold_root(settings.root))
             tracer = await opened.enter_async_context(open_tracer(given.config.tracing, host_name=settings.node_name))
             has_events = not given.flags.is_standalone
+            metrics = open_metrics(architecture=machine.info().architecture, shows_hidden=settings.shows_hidden_metrics)
             base = await opened.enter_async_context(
-                open_base(settings, machine=machine, clock=clock, has_events=has_events, tracer=tracer)
+                open_base(settings, machine=machine, clock=clock, metrics=metrics, has_events=has_events, tracer=tracer)
             )
             # Mostly it is there. One that is not is waited for while the node runs.
             await clock.wait(base.contact.ask(), at_most=FIRST_PATIENCE)

@@ -15,7 +15,7 @@ from klet.app.settings import AgentSettings
 from klet.app.starting import build_images, build_runtime_parts
 from klet.images.pull_secrets import PullSecrets
 from klet.logs.rotation import LogManager
-from klet.metrics import MetricRegistry
+from klet.metrics import AgentMetrics
 from klet.model.pod_resources import PODS
 from klet.model.roles import Part
 from klet.node.addresses import prefers_ipv6
@@ -72,12 +72,12 @@ class Agent(Struct, frozen=True, kw_only=True):
     workers: PodWorkers
     volumes: VolumeManager
     loop: SyncLoop
-    metrics: MetricRegistry
+    metrics: AgentMetrics
 
 
 def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     """Build boards first, then the parts that read and write them."""
-    boards = build_boards(settings, ports.saved_state, ports.clock)
+    boards = build_boards(settings, ports.saved_state, ports.clock, ports.metrics.agent)
     register_running(boards.metrics, boards.cache)
     manager, volumes = _build_volumes(ports, settings, boards)
     pull_secrets = PullSecrets(secrets=ports.volumes.objects, node=ports.node_logins)
@@ -211,7 +211,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         workers=workers,
         volumes=manager,
         loop=loop,
-        metrics=boards.metrics,
+        metrics=ports.metrics,
     )
 
 

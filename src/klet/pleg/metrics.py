@@ -18,5 +18,5 @@ def register_running(registry: MetricRegistry, cache: RuntimeCache) -> None:
         states = Counter(record.state.value for pod in cache.pods().values() for record in pod.containers)
         return {(state,): count for state, count in states.items()}
 
-    registry.gauge("kubelet_running_pods", "Pods that have a sandbox which is ready.", pods)
-    registry.gauge("kubelet_running_containers", "Containers of the runtime by their state.", containers, (STATE,))
+    registry.computed("kubelet_running_pods", "Pods that have a sandbox which is ready.", pods)
+    registry.computed("kubelet_running_containers", "Containers of the runtime by their state.", containers, (STATE,))

@@ -326,10 +326,22 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
                 for label, about in (
                     ("metrics/cadvisor", "usage of containers"),
                     ("metrics/resource", "CPU and memory of node, pods and containers"),
-                    ("metrics/probes", "results of probes"),
                 )
             ),
-            KubeletEndpoint(("/metrics/slis",), _ANY, None, "results of checks", label="other", support=_NOT_YET),
+            KubeletEndpoint(
+                ("/metrics/probes",),
+                _ANY,
+                _by(MetricRoutes, MetricRoutes.show_probes),
+                "results of probes",
+                label="metrics/probes",
+            ),
+            KubeletEndpoint(
+                ("/metrics/slis",),
+                _ANY,
+                _by(MetricRoutes, MetricRoutes.show_slis),
+                "results of health checks; DELETE forgets them",
+                label="other",
+            ),
         ),
     ),
     EndpointGroup(

@@ -20,6 +20,7 @@ from klet.api.container import ContainerPort
 from klet.api.placement import Taint
 from klet.api.pod import Pod
 from klet.app.kubelet_api import ApiFeatures, OpenedApi
+from klet.app.metrics import open_metrics
 from klet.app.node import NodeSpecification, build_node
 from klet.app.opening import build_volumes, standalone_objects
 from klet.app.ports import NodeObjects, NodeVolumes, Ports
@@ -27,10 +28,12 @@ from klet.app.settings import AgentSettings
 from klet.app.wiring import Agent
 from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
+from klet.cri.metrics import register_runtime_calls
 from klet.host.http_client import HttpClient
 from klet.images.node_logins import NoNodeLogins
 from klet.journal.memory import MemoryJournal
 from klet.logs.rotation import LogRotationSettings
+from klet.metrics import AgentMetrics
 from klet.model.boots import Reboot
 from klet.model.causes import CauseRecorder
 from klet.model.features import DEFAULT_FEATURES, PodFeatures
@@ -185,10 +188,12 @@ class SimulatedNode:
 
         With a socket it serves the agent's API there: that is real, so the loop must be, too.
         """
-        async with run_in_process(self.runtime, clock=self.clock) as client:
+        metrics = open_metrics(architecture=self.machine.info().architecture)
+        calls = register_runtime_calls(metrics.agent)
+        async with run_in_process(self.runtime, clock=self.clock, metrics=calls) as client:
             boots = self.open_boots()
             reboot = await self.compare_boots(boots)
-            ports = self.build_ports(client, wanted, seed=seed, reboot=reboot)
+            ports = self.build_ports(client, wanted, seed=seed, reboot=reboot, metrics=metrics)
             api = self._open_api(socket) if socket is not None else None
             settings = simulated_settings(parallel_starts, features=features, node=self.settings)
             settings = replace(settings, own_ports=self.own_ports, log_rotation=self.log_rotation)
@@ -235,6 +240,7 @@ class SimulatedNode:
         objects: NodeObjects | None = None,
         recorder: CauseRecorder | None = None,
         reboot: Reboot | None = None,
+        metrics: AgentMetrics | None = None,
     ) -> Ports:
         """Return the ports of this machine. `wrap` may put something around them."""
         randomness = random.Random(seed)
@@ -283,6 +289,7 @@ class SimulatedNode:
             machine=self.machine,
             addresses=self.machine,
             storage=self.machine.storage,
+            metrics=metrics or open_metrics(architecture=self.machine.info().architecture),
             node_taints=lambda: self.taints,
         )
 

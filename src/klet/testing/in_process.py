@@ -13,7 +13,9 @@ from google.protobuf.message import Message
 from klet.aio.clock import Clock
 from klet.cri.client import CriClient
 from klet.cri.connection import CriTransport
+from klet.cri.counted import CountedTransport
 from klet.cri.errors import Code, error_for
+from klet.cri.metrics import RuntimeCallMetrics
 from klet.testing.fake_runtime.calls import RpcFailure
 from klet.testing.fake_runtime.events import parse_filters
 from klet.testing.fake_runtime.machine import FakeRuntime
@@ -63,11 +65,17 @@ class InProcessTransport:
 
 @asynccontextmanager
 async def run_in_process(
-    runtime: FakeRuntime, *, clock: Clock, timeout: timedelta = REQUEST_TIMEOUT
+    runtime: FakeRuntime,
+    *,
+    clock: Clock,
+    timeout: timedelta = REQUEST_TIMEOUT,
+    metrics: RuntimeCallMetrics | None = None,
 ) -> AsyncIterator[CriClient]:
     """Yield a client of the fake runtime, whose containers run as long as the context lasts."""
     async with pumping(runtime, clock) as pump:
         transport: CriTransport = InProcessTransport(runtime=runtime, pump=pump)
+        if metrics is not None:
+            transport = CountedTransport(inner=transport, metrics=metrics, clock=clock)
         yield CriClient(runtime=transport, images=transport, timeout=timeout)
 
 

@@ -14,7 +14,7 @@ async def read_metrics(socket) -> dict[str, float]:
     connector = aiohttp.UnixConnector(path=str(socket))
     async with aiohttp.ClientSession(connector=connector) as session, session.get("http://agent/metrics") as answer:
         assert answer.status == 200
-        assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
         lines = (await answer.text()).splitlines()
     samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
     return {name: float(value) for name, _, value in samples}
@@ -31,9 +31,8 @@ async def test_running_pods_and_started_sandboxes_are_counted(tmp_path):
             ):
                 await changes.get()
         metrics = await read_metrics(tmp_path / "klet.sock")
-    assert metrics == {
-        'kubelet_running_containers{container_state="running"}': 2,
-        "kubelet_running_pods": 2,
-        "kubelet_started_pods_errors_total": 0,
-        "kubelet_started_pods_total": 2,
-    }
+    assert metrics['kubelet_running_containers{container_state="running"}'] == 2
+    assert metrics["kubelet_running_pods"] == 2
+    assert metrics["kubelet_started_pods_errors_total"] == 0
+    assert metrics["kubelet_started_pods_total"] == 2
+    assert metrics['kubelet_runtime_operations_total{operation_type="run_podsandbox"}'] == 2

@@ -191,7 +191,7 @@ class RuntimeBench:
             container=ContainerSettings(security=SecuritySettings()),
             sandbox=SandboxSettings(logs=LOGS, names_image_handlers=names_image_handlers),
         )
-        boards = build_boards(settings, SavedState(), clock)
+        boards = build_boards(settings, SavedState(), clock, ports.metrics.agent)
         self.backoff = boards.backoff
         self.ports = ports.containers
         parts = build_runtime_parts(

@@ -20,11 +20,11 @@ from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.api.container_status import ContainerState, ContainerStateRunning, ContainerStatus
 from klet.api.pod import Pod, PodStatus
+from klet.app.metrics import open_metrics
 from klet.certs.maker import AuthorityFiles, CertificateMaker
 from klet.certs.messages import Purpose, Template
 from klet.cri.client import CriClient
 from klet.host.images import BUSYBOX_IMAGE
-from klet.metrics import MetricRegistry
 from klet.model.tracing import Tracer
 from klet.server.auth.access import AlwaysAllow, Authorizer
 from klet.server.auth.certificates import CertificateAuthenticator, ClientAuthorities
@@ -246,7 +246,7 @@ class Kubelet:
             HealthRoutes(checks=self.health.checks()),
             StreamRoutes(pods=self.pods, running=running, runtime=client),
             NodeRoutes(configuration=b'{"port":10250}', running=running),
-            MetricRoutes(registry=MetricRegistry()),
+            MetricRoutes(metrics=open_metrics(architecture="amd64")),
         )
 
     async def connect(self, name: str | None = "admin") -> Connection:

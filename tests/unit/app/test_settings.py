@@ -11,7 +11,7 @@ from klet.admission.declared_features import POD_RESIZE, RESTART_ALL
 from klet.agent_log.start import LogSettings
 from klet.agent_log.vmodule import VModuleRule
 from klet.aio.clock import SystemClock
-from klet.app.boards import build_boards
+from klet.app.metrics import open_metrics
 from klet.app.settings import (
     LONGEST_REQUEST,
     STARTS_PER_CPU,
@@ -29,7 +29,7 @@ from klet.config.errors import ConfigError
 from klet.config.sections import MemorySwap
 from klet.config.without_effect import GATES
 from klet.host.machine.info import MachineInfo
-from klet.metrics import Deprecation
+from klet.metrics import Deprecation, Promise
 from klet.model.saved_state import SavedState
 from klet.node.capacity import expect_allocatable
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
@@ -383,6 +383,6 @@ def test_hidden_metrics_are_shown_for_the_previous_version(version, is_shown):
     settings = given()
     config = replace(settings.config, show_hidden_metrics_for_version=version)
     cut = cut_settings(replace(settings, config=config), MACHINE)
-    metrics = build_boards(cut, SavedState(), SystemClock()).metrics
-    metrics.counter("old_total", "Old.", deprecation=Deprecation("1.34.0"))
+    metrics = open_metrics(architecture="amd64", shows_hidden=cut.shows_hidden_metrics).agent
+    metrics.counter("old_total", "Old.", promise=Promise(deprecation=Deprecation("1.34.0")))
     assert (b"old_total 0" in metrics.write()) is is_shown
