@@ -46,10 +46,12 @@ from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.server.routes.streams import StreamRoutes
+from klet.server.routes.usage import UsageRoutes
 from klet.server.runtime_pods import RuntimePods
 from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.context import TlsSettings
 from klet.server.tls.serving import FirstPair, FollowedAuthorities, FollowedPair, ServingContext
+from klet.stats.usage_metrics import UsageMetrics
 from klet.sync.reported_pods import ReportedPods
 
 
@@ -209,6 +211,7 @@ def _build_routes(ports: Ports, agent: Agent, pods: ReportedPods, api: OpenedApi
         StreamRoutes(pods=pods, running=running, runtime=ports.runtime),
         NodeRoutes(configuration=api.configuration, running=running),
         MetricRoutes(metrics=agent.metrics),
+        *_build_usage(ports, agent),
     )
     place = api.features.checkpoints
     if place is None:
@@ -217,6 +220,15 @@ def _build_routes(ports: Ports, agent: Agent, pods: ReportedPods, api: OpenedApi
         root=place.root, runtime=ports.runtime, running=running, threads=place.threads, clock=ports.clock
     )
     return (*routes, CheckpointRoutes(pods=pods, checkpoints=checkpoints))
+
+
+def _build_usage(ports: Ports, agent: Agent) -> tuple[UsageRoutes, ...]:
+    if ports.usage is None:
+        return ()
+    usage = UsageMetrics(
+        stats=ports.usage.stats, summaries=ports.usage.summaries, machine=ports.machine, clock=ports.clock
+    )
+    return (UsageRoutes(usage=usage, started=agent.metrics.process_started, clock=ports.clock),)
 
 
 def _build_secure(secure: SecureApi, routes: tuple[Routes, ...], ports: Ports) -> tuple[Part, ...]:

@@ -27,6 +27,7 @@ from klet.model.boots import Reboot
 from klet.model.causes import CauseRecorder
 from klet.model.roles import NodeResources, ObjectChanges, ObjectReader, ReferredObjects, RestartCounts
 from klet.model.saved_state import SavedState
+from klet.model.stats import StatsReader, SummaryReader
 from klet.model.tracing import Tracer
 from klet.node.first_contact import FirstContact
 from klet.node.oom import KernelMessages, OomCounts
@@ -147,6 +148,13 @@ class BasePorts(Struct, frozen=True, kw_only=True):
         return self.events or self.journal
 
 
+class UsageReaders(Struct, frozen=True, kw_only=True):
+    """What node, pods and containers use."""
+
+    stats: StatsReader
+    summaries: SummaryReader
+
+
 class Ports(Struct, frozen=True, kw_only=True):
     """The outside: real in the agent, fake in a simulation."""
 
@@ -194,3 +202,5 @@ class Ports(Struct, frozen=True, kw_only=True):
     """The taints of the Node, as the API server has it."""
     tracer: Tracer | None = None
     """Makes spans; None if nothing is traced."""
+    usage: UsageReaders | None = None
+    """Reads what cgroups and pods use; None if nothing does, and the endpoints of it answer 404."""

@@ -21,11 +21,16 @@ from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.server.routes.streams import StreamRoutes
+from klet.server.routes.usage import UsageRoutes
 
-Routes: TypeAlias = HealthRoutes | PodRoutes | StreamRoutes | NodeRoutes | MetricRoutes | CheckpointRoutes | KletRoutes
+Routes: TypeAlias = (
+    HealthRoutes | PodRoutes | StreamRoutes | NodeRoutes | MetricRoutes | UsageRoutes | CheckpointRoutes | KletRoutes
+)
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 FindHandler: TypeAlias = Callable[[Sequence[Routes]], Handler | None]
-R = TypeVar("R", HealthRoutes, PodRoutes, StreamRoutes, NodeRoutes, MetricRoutes, CheckpointRoutes, KletRoutes)
+R = TypeVar(
+    "R", HealthRoutes, PodRoutes, StreamRoutes, NodeRoutes, MetricRoutes, UsageRoutes, CheckpointRoutes, KletRoutes
+)
 
 
 class ListenerKind(StrEnum):
@@ -321,12 +326,19 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
         label="metrics",
         endpoints=(
             KubeletEndpoint(("/metrics",), _ANY, _by(MetricRoutes, MetricRoutes.show), "metrics of the agent"),
-            *(
-                KubeletEndpoint((f"/{label}",), _ANY, None, about, label=label, support=_NOT_YET)
-                for label, about in (
-                    ("metrics/cadvisor", "usage of containers"),
-                    ("metrics/resource", "CPU and memory of node, pods and containers"),
-                )
+            KubeletEndpoint(
+                ("/metrics/cadvisor",),
+                _ANY,
+                _by(UsageRoutes, UsageRoutes.show_cadvisor),
+                "usage of cgroups, cAdvisor's metrics",
+                label="metrics/cadvisor",
+            ),
+            KubeletEndpoint(
+                ("/metrics/resource",),
+                _ANY,
+                _by(UsageRoutes, UsageRoutes.show_resource),
+                "CPU, memory and swap of node, pods and containers",
+                label="metrics/resource",
             ),
             KubeletEndpoint(
                 ("/metrics/probes",),

@@ -1,6 +1,6 @@
 """What the routes need from the rest of the agent."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from datetime import datetime
 from typing import Protocol
 
@@ -32,6 +32,14 @@ class ServedLogs(Protocol):
     def read(self, container: ContainerId, query: LogQuery) -> AsyncGenerator[bytes, None]:
         """Yield pieces of the log. The caller closes the generator."""
         ...
+
+
+class ServedUsage(Protocol):
+    """What node, pods and containers use, in Prometheus' text format; each text comes in pieces."""
+
+    async def cadvisor(self) -> Iterator[bytes]: ...
+
+    async def resource(self) -> Iterator[bytes]: ...
 
 
 class ServedJournal(Protocol):

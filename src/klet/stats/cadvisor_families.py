@@ -75,9 +75,7 @@ def _cpu(name: str, about: str, read: Callable[[CpuCounters], Number | None]) ->
     return SampleFamily(name, _COUNTER, about, lambda stats: read(stats.cpu if stats.cpu is not None else _NO_CPU))
 
 
-def _memory(
-    name: str, about: str, read: Callable[[MemoryCounters], int], family_type: FamilyType = _GAUGE
-) -> Cgroups:
+def _memory(name: str, about: str, read: Callable[[MemoryCounters], int], family_type: FamilyType = _GAUGE) -> Cgroups:
     return SampleFamily(
         f"container_memory_{name}",
         family_type,
@@ -173,11 +171,12 @@ CGROUPS: Final[tuple[Cgroups, ...]] = (
     SampleFamily("container_processes", _GAUGE, "Processes.", lambda stats: stats.processes.processes),
     SampleFamily("container_threads", _GAUGE, "Threads.", lambda stats: stats.processes.threads),
     SampleFamily(
-        "container_threads_max", _GAUGE, "Limit of threads; 0 if there is none.", lambda stats: stats.processes.threads_max
+        "container_threads_max",
+        _GAUGE,
+        "Limit of threads; 0 if there is none.",
+        lambda stats: stats.processes.threads_max,
     ),
-    SampleFamily(
-        "container_file_descriptors", _GAUGE, "Open files.", lambda stats: stats.processes.file_descriptors
-    ),
+    SampleFamily("container_file_descriptors", _GAUGE, "Open files.", lambda stats: stats.processes.file_descriptors),
     SampleFamily("container_sockets", _GAUGE, "Open sockets.", lambda stats: stats.processes.sockets),
     SampleFamily(
         "container_oom_events_total", _COUNTER, "Processes that were killed for memory.", lambda stats: stats.oom_events

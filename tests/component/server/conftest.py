@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -46,6 +46,7 @@ from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.server.routes.streams import StreamRoutes
+from klet.server.routes.usage import UsageRoutes
 from klet.server.runtime_pods import RuntimePods
 from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.context import TlsSettings
@@ -183,6 +184,16 @@ class Logs:
         yield b"hello\n"
 
 
+class Usage:
+    """Two families, in two pieces."""
+
+    async def cadvisor(self) -> Iterator[bytes]:
+        return iter((b"container_scrape_error 0\n", b"machine_scrape_error 0\n"))
+
+    async def resource(self) -> Iterator[bytes]:
+        return iter((b"resource_scrape_error 0\n",))
+
+
 class Health:
     def __init__(self) -> None:
         self.errors: dict[str, str | None] = {"ping": None, "log": None, "syncloop": None}
@@ -247,6 +258,7 @@ class Kubelet:
             StreamRoutes(pods=self.pods, running=running, runtime=client),
             NodeRoutes(configuration=b'{"port":10250}', running=running),
             MetricRoutes(metrics=open_metrics(architecture="amd64")),
+            UsageRoutes(usage=Usage(), started=1_700_000_000.75, clock=SystemClock()),
         )
 
     async def connect(self, name: str | None = "admin") -> Connection:

@@ -24,7 +24,7 @@ UPSTREAM = {
     **dict.fromkeys(("/pods", "/pods/"), (GET, READ, KEPT, SERVED)),
     **dict.fromkeys(("/stats/summary", "/stats/summary/"), (STREAM, READ, KEPT, NOT_YET)),
     "/metrics": (ANY, READ, KEPT, SERVED),
-    **dict.fromkeys(("/metrics/cadvisor", "/metrics/resource"), (ANY, READ, KEPT, NOT_YET)),
+    **dict.fromkeys(("/metrics/cadvisor", "/metrics/resource"), (ANY, READ, KEPT, SERVED)),
     **dict.fromkeys(("/metrics/probes", "/metrics/slis"), (ANY, READ, KEPT, SERVED)),
     **{f"/run{rest}": (POST, DEBUG, REFUSED, SERVED) for rest in (C, U)},
     **{f"/exec{rest}": (STREAM, DEBUG, REFUSED, SERVED) for rest in (C, U)},
