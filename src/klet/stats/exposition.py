@@ -16,6 +16,7 @@ from msgspec import Struct
 from klet.model.foreign_text import LONGEST_WORD, shorten
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 Number: TypeAlias = int | float
 LabelPair: TypeAlias = str
@@ -33,14 +34,14 @@ class FamilyType(StrEnum):
     GAUGE = "gauge"
 
 
-class SampleRow(Struct, Generic[T], frozen=True):
+class SampleRow(Struct, Generic[T_co], frozen=True):
     """What has one sample in each of several families: a cgroup, a device of it, an interface of it."""
 
     labels: str
     """With braces, or empty."""
     at: str
     """The timestamp with a space before it, or empty."""
-    values: T
+    values: T_co
 
 
 class SampleFamily(Struct, Generic[T], frozen=True):
