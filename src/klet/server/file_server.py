@@ -73,9 +73,7 @@ class FileServer:
         """Open a file or a directory; `..` leads no higher than the root. The caller closes it. Raises FileError."""
         return await self._threads.run(ReadableEntry.open, self._root, posixpath.normpath(f"/{path.lstrip('/')}"))
 
-    async def copy(
-        self, file: ReadableEntry, piece: ByteRange, write: Callable[[bytes], Awaitable[None]]
-    ) -> bool:
+    async def copy(self, file: ReadableEntry, piece: ByteRange, write: Callable[[bytes], Awaitable[None]]) -> bool:
         """Write a part of a file; False if there is less of it by now. Raises FileError."""
         at, left = piece.start, piece.length
         while left:
@@ -99,10 +97,9 @@ class FileServer:
             return _refuse_error(error)
 
     async def _show(self, request: web.Request, directory: ReadableEntry, path: str) -> web.StreamResponse:
-        with suppress(FileError):
-            with closing(await self.open(f"{path}/{_INDEX}")) as index:
-                if not index.is_directory:
-                    return await self._send(request, index, _INDEX)
+        with suppress(FileError), closing(await self.open(f"{path}/{_INDEX}")) as index:
+            if not index.is_directory:
+                return await self._send(request, index, _INDEX)
         modified = modification_time(directory.modified)
         headers = _SAFE | _last_modified(modified)
         if is_cached(request.headers, modified):

@@ -44,7 +44,9 @@ def find_pattern_problem(pattern: str) -> str:
             shown = pattern[at : at + length]
             # Behind another one `?` is its lazy form and `+` its possessive one.
             if not can_repeat and not (was_repeated and shown in "?+"):
-                word = "invalid nested repetition operator" if was_repeated else "missing argument to repetition operator"
+                word = (
+                    "invalid nested repetition operator" if was_repeated else "missing argument to repetition operator"
+                )
                 return f"{word}: `{shown}`"
             is_repeat = can_repeat
             at, can_repeat = at + length, False
