@@ -21,10 +21,10 @@ class OwnThread(Struct, frozen=True):
 def read_own_threads(tasks: Path = _TASKS) -> Mapping[int, OwnThread]:
     """Return the threads by their numbers. One that ends meanwhile is left out; blocks for less than a millisecond."""
     found = {}
-    for number in filter(str.isdecimal, os.listdir(tasks)):
+    for task in tasks.iterdir():
         try:
-            name = (tasks / number / "comm").read_text(errors="replace").strip()
-            found[int(number)] = OwnThread(name, _read_time(tasks / number))
+            name = (task / "comm").read_text(errors="replace").strip()
+            found[int(task.name)] = OwnThread(name, _read_time(task))
         except (OSError, ValueError, IndexError):
             continue
     return found

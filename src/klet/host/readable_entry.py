@@ -74,11 +74,10 @@ class ReadableEntry:
         finally:
             with self._lock:
                 self._readers -= 1
-                if self._is_closed:
-                    self._close_unused()
+                self._close_unused()
 
     def _close_unused(self) -> None:
-        if self._readers == 0 and self._descriptor >= 0:
+        if self._is_closed and self._readers == 0 and self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
             self._listing.close()

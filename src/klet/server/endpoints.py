@@ -88,7 +88,7 @@ class EndpointSupport(StrEnum):
 
 
 class HandlerSwitch(StrEnum):
-    """A field of the configuration that switches off what is below a root: 405 for every method, in upstream's words."""
+    """What a field of the configuration switches off: 405 for every method, with this text of upstream's."""
 
     LOGS = "logs endpoint is disabled.\n"
     """`enableSystemLogHandler`."""

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from types import CodeType, FrameType
 from typing import Final
 
@@ -132,12 +133,11 @@ class StackSampler:
         seen[1] += spent
 
     def _stack_of(self, frame: FrameType | None) -> tuple[int, ...]:
-        places = []
+        places: list[int] = []
         while frame is not None and len(places) < DEEPEST:
             code, line = frame.f_code, frame.f_lineno or frame.f_code.co_firstlineno
             self._codes[id(code)] = code
-            found = ProfiledFunction(code.co_qualname, code.co_filename, code.co_firstlineno, line)
-            places.append(self._place((id(code), line), lambda found=found: found))
+            places.append(self._place((id(code), line), partial(_place_in, code, line)))
             frame = frame.f_back
         return tuple(places)
 
@@ -150,3 +150,7 @@ class StackSampler:
             known = self._known[key] = len(self.places)
             self.places.append(make())
         return known
+
+
+def _place_in(code: CodeType, line: int) -> ProfiledFunction:
+    return ProfiledFunction(code.co_qualname, code.co_filename, code.co_firstlineno, line)
