@@ -28,8 +28,17 @@ class LogSettings(Struct, frozen=True, kw_only=True):
 class LogHandler(logging.Handler):
     """Writes each record to one of two streams."""
 
-    def __init__(self, *, info: LogOutput, errors: LogOutput, is_info: Callable[[logging.LogRecord], bool]) -> None:
+    def __init__(
+        self,
+        *,
+        info: LogOutput,
+        errors: LogOutput,
+        is_info: Callable[[logging.LogRecord], bool],
+        modules: ModuleFilter,
+    ) -> None:
         super().__init__()
+        self.addFilter(modules)
+        self._modules = modules
         self._info = info
         self._errors = errors
         self._is_info = is_info
@@ -47,6 +56,11 @@ class LogHandler(logging.Handler):
         if record.levelno >= logging.CRITICAL:
             self.flush()
 
+    def set_verbosity(self, verbosity: int) -> None:
+        """Show more or fewer lines from now on. What `--vmodule` says of a module stays."""
+        self._modules.set_verbosity(verbosity)
+        logging.getLogger("klet").setLevel(level_of(self._modules.highest))
+
     def flush(self) -> None:
         self._info.flush()
         self._errors.flush()
@@ -62,15 +76,15 @@ def start_logging(settings: LogSettings, *, streams: tuple[LogOutput, LogOutput]
     """Send klet's lines, and the warnings of libraries, to the streams: that for information and that for the rest."""
     formatter = JsonFormatter() if settings.as_json else TextFormatter()
     info, errors = streams or open_streams(settings, formatter)
-    handler = LogHandler(info=info, errors=errors, is_info=_is_json_info if settings.as_json else _is_text_info)
-    handler.setFormatter(formatter)
     modules = ModuleFilter(settings.verbosity, settings.vmodule)
-    handler.addFilter(modules)
+    is_info = _is_json_info if settings.as_json else _is_text_info
+    handler = LogHandler(info=info, errors=errors, is_info=is_info, modules=modules)
+    handler.setFormatter(formatter)
     handler.addFilter(FloodFilter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    logging.getLogger("klet").setLevel(level_of(modules.highest))
+    handler.set_verbosity(settings.verbosity)
     return handler
 
 

@@ -59,6 +59,10 @@ class ModuleFilter(logging.Filter):
         self._rules = tuple((compile_pattern(rule.pattern), rule.verbosity) for rule in rules if rule.verbosity)
         self._modules: dict[str, int] = {}
 
+    def set_verbosity(self, verbosity: int) -> None:
+        """Change the verbosity of the modules that no pattern matches."""
+        self._verbosity = verbosity
+
     @property
     def highest(self) -> int:
         """The verbosity that any module may have."""

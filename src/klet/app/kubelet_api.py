@@ -1,9 +1,12 @@
 """The kubelet API of this node: which paths, on which ports, for whom, and with which certificate."""
 
+import os
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct
 
@@ -19,6 +22,7 @@ from klet.config.configuration import KubeletConfiguration
 from klet.config.errors import ConfigError
 from klet.config.unusable import named
 from klet.host.addresses import find_node_addresses
+from klet.host.journalctl import Journalctl
 from klet.journal.queries import JournalQueries, KeptCauses
 from klet.logs.container_logs import ContainerLogs
 from klet.model.roles import Part
@@ -29,7 +33,8 @@ from klet.server.auth.filter import AuthFilter
 from klet.server.auth.reviews import Reviewer
 from klet.server.checkpoints import ContainerCheckpoints
 from klet.server.configz import encode_configuration
-from klet.server.endpoints import Routes
+from klet.server.endpoints import ENDPOINT_GROUPS, HandlerSwitch, Routes, WithoutDebugging
+from klet.server.file_server import FileServer
 from klet.server.listener import (
     HealthListener,
     ListenAddress,
@@ -39,20 +44,26 @@ from klet.server.listener import (
     SocketListener,
     listen_on,
 )
+from klet.server.node_logs import NodeLogs
 from klet.server.routes.checkpoint import CheckpointRoutes
+from klet.server.routes.debug import CpuProfiler, DebugRoutes
 from klet.server.routes.health import HealthRoutes, pass_always
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
+from klet.server.routes.node_logs import NodeLogRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.server.routes.streams import StreamRoutes
 from klet.server.routes.usage import UsageRoutes
+from klet.server.routes.zpages import FlagzRoutes, StatuszRoutes
 from klet.server.runtime_pods import RuntimePods
 from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.context import TlsSettings
 from klet.server.tls.serving import FirstPair, FollowedAuthorities, FollowedPair, ServingContext
 from klet.stats.usage_metrics import UsageMetrics
 from klet.sync.reported_pods import ReportedPods
+
+NODE_LOGS: Final = Path("/var/log")
 
 
 class ApiSockets(Struct, frozen=True, kw_only=True):
@@ -89,6 +100,9 @@ class ApiFeatures(Struct, frozen=True, kw_only=True):
     splits_log_streams: bool = False
     checkpoints: CheckpointPlace | None = None
     """Where checkpoints of containers go; None if none are made."""
+    debug: tuple[Routes, ...] = ()
+    """What looks at the node and at the agent itself: logs of the node, profiles, flags."""
+    switched_off: frozenset[HandlerSwitch] = frozenset()
 
 
 class OpenedApi(Struct, frozen=True, kw_only=True):
@@ -144,6 +158,7 @@ async def open_kubelet_api(
     *,
     sockets: ApiSockets,
     reviewer: Reviewer | None,
+    set_verbosity: Callable[[int], None],
 ) -> OpenedApi:
     """Get the certificates ready. The reviewer is the API server, if there is one.
 
@@ -170,6 +185,8 @@ async def open_kubelet_api(
             checkpoints=CheckpointPlace(root=settings.root, threads=base.threads)
             if given.gates.enabled("ContainerCheckpoint")
             else None,
+            debug=_build_debug_routes(given, base, set_verbosity),
+            switched_off=_find_switched_off(config),
         ),
         parts=parts,
     )
@@ -190,14 +207,19 @@ def build_api_parts(
         api_node=find_node,
         clock=clock,
     )
-    own = SocketListener(path=api.own_socket, routes=(*routes, KletRoutes(pods=pods, journal=records)), clock=clock)
+    own = SocketListener(
+        path=api.own_socket,
+        routes=(*routes, KletRoutes(pods=pods, journal=records)),
+        clock=clock,
+        switched_off=api.features.switched_off,
+    )
     parts: list[Part] = [*api.parts, own]
     if api.health is not None:
         parts.append(HealthListener(address=api.health, routes=routes, clock=clock))
     if api.readers is not None:
         parts.append(ReadOnlyListener(listener=api.readers, routes=routes, clock=clock, tracer=ports.tracer))
     if api.secure is not None:
-        parts += _build_secure(api.secure, routes, ports)
+        parts += _build_secure(api.secure, routes, ports, switched_off=api.features.switched_off)
     return tuple(parts)
 
 
@@ -212,6 +234,7 @@ def _build_routes(ports: Ports, agent: Agent, pods: ReportedPods, api: OpenedApi
         NodeRoutes(configuration=api.configuration, running=running),
         MetricRoutes(metrics=agent.metrics),
         *_build_usage(ports, agent),
+        *api.features.debug,
     )
     place = api.features.checkpoints
     if place is None:
@@ -231,7 +254,51 @@ def _build_usage(ports: Ports, agent: Agent) -> tuple[UsageRoutes, ...]:
     return (UsageRoutes(usage=usage, started=agent.metrics.process_started, clock=ports.clock),)
 
 
-def _build_secure(secure: SecureApi, routes: tuple[Routes, ...], ports: Ports) -> tuple[Part, ...]:
+def _find_switched_off(config: KubeletConfiguration) -> frozenset[HandlerSwitch]:
+    switches = {
+        HandlerSwitch.LOGS: config.enable_system_log_handler,
+        HandlerSwitch.PROFILING: config.enable_profiling_handler,
+        HandlerSwitch.FLAGS: config.enable_debug_flags_handler,
+    }
+    return frozenset(switch for switch, is_on in switches.items() if not is_on)
+
+
+def _build_debug_routes(given: Settings, base: BasePorts, set_verbosity: Callable[[int], None]) -> tuple[Routes, ...]:
+    def load_profiler() -> CpuProfiler:
+        # Imported here: few agents are ever profiled.
+        from klet.server.profiler import SamplingProfiler  # noqa: PLC0415 - see above
+
+        return SamplingProfiler(clock=base.clock)
+
+    config, files = given.config, FileServer(root=NODE_LOGS, threads=base.threads)
+    queries = None
+    if config.enable_system_log_query and given.gates.enabled("NodeLogQuery"):
+        queries = NodeLogs(journal=Journalctl(environment=os.environ), files=files)
+    routes: list[Routes] = [
+        NodeLogRoutes(files=files, queries=queries),
+        DebugRoutes(load_profiler=load_profiler, set_verbosity=set_verbosity, command_line=sys.orig_argv),
+    ]
+    if given.gates.enabled("ComponentFlagz"):
+        routes.append(FlagzRoutes(flags=given.flagz, randomness=base.randomness))
+    if given.gates.enabled("ComponentStatusz"):
+        paths = _list_paths(has_debugging=config.enable_debugging_handlers)
+        routes.append(StatuszRoutes(paths=paths, randomness=base.randomness, clock=base.clock))
+    return tuple(routes)
+
+
+def _list_paths(*, has_debugging: bool) -> tuple[str, ...]:
+    """Return the paths that `/statusz` names: those that upstream's kubelet registers one by one."""
+    named = (
+        f"/{group.segments[0]}"
+        for group in ENDPOINT_GROUPS
+        if not group.is_tree and (has_debugging or group.without_debugging is WithoutDebugging.KEPT)
+    )
+    return tuple(sorted({*named} - {"/statusz"}))
+
+
+def _build_secure(
+    secure: SecureApi, routes: tuple[Routes, ...], ports: Ports, *, switched_off: frozenset[HandlerSwitch]
+) -> tuple[Part, ...]:
     listener = SecureListener(
         listener=secure.listener,
         contexts=secure.contexts,
@@ -239,7 +306,7 @@ def _build_secure(secure: SecureApi, routes: tuple[Routes, ...], ports: Ports) -
         auth=secure.auth,
         routes=routes,
         clock=ports.clock,
-        options=ListenerOptions(has_debugging=secure.has_debugging, tracer=ports.tracer),
+        options=ListenerOptions(has_debugging=secure.has_debugging, switched_off=switched_off, tracer=ports.tracer),
     )
     parts = (listener,) if secure.pair is None else (secure.pair, listener)
     return (FirstPair(prepare=secure.prepare, parts=parts),) if secure.prepare is not None else parts

@@ -109,7 +109,7 @@ def main(argv: list[str]) -> int:
         allow_open_files(parsed.config.max_open_files)
     set_oom_score(parsed.config.oom_score_adj)
     try:
-        uvloop.run(run_agent(parsed, settings, machine))
+        uvloop.run(run_agent(parsed, settings, machine, set_verbosity=log.set_verbosity))
     except KletError as error:
         logger.error("The agent cannot go on", extra={"error": str(error)})
         return 1
@@ -131,7 +131,9 @@ def settle(given: Settings, machine: MachineInfo) -> AgentSettings:
     return settings
 
 
-async def run_agent(given: Settings, settings: AgentSettings, machine: MachineCache) -> None:
+async def run_agent(
+    given: Settings, settings: AgentSettings, machine: MachineCache, *, set_verbosity: Callable[[int], None]
+) -> None:
     """Open the ports, wire the parts, run them. Cancelled if it is to end before they run."""
     clock, stop = SystemClock(), StopRequest()
     async with AsyncExitStack() as opened:
@@ -154,7 +156,9 @@ async def run_agent(given: Settings, settings: AgentSettings, machine: MachineCa
             last_record = base.journal.last_record_at
             _record_start(base, settings)
             left = await open_left_state(settings, base, last_record=last_record)
-            spec = await _open_spec(given, settings, base, left=left, sockets=sockets, opened=opened)
+            spec = await _open_spec(
+                given, settings, base, left=left, sockets=sockets, opened=opened, set_verbosity=set_verbosity
+            )
             if base.contact.found is not None:
                 await base.contact.meet(spec.ports.prepare_runtime)
             node = build_node(spec)
@@ -188,6 +192,7 @@ async def _open_spec(
     left: LeftState,
     sockets: ApiSockets,
     opened: AsyncExitStack,
+    set_verbosity: Callable[[int], None],
 ) -> NodeSpecification:
     """Open everything outside the agent that a node of this configuration needs."""
     config = PodConfig(sources=source_names(given), clock=base.clock, recorder=base.recorder)
@@ -222,7 +227,7 @@ async def _open_spec(
             node_taints=node_taints,
         )
     )
-    api = await open_kubelet_api(given, settings, base, sockets=sockets, reviewer=reviewer)
+    api = await open_kubelet_api(given, settings, base, sockets=sockets, reviewer=reviewer, set_verbosity=set_verbosity)
     if cluster is not None and api.requested is not None:
         others += await join.open_serving_rotation(given, settings, base, cluster=cluster, user=api.requested)
     return NodeSpecification(settings=settings, ports=ports, cluster=cluster, api=api, others=others)

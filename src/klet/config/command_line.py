@@ -5,7 +5,7 @@ Files are read through the two functions that the caller gives, so everything he
 """
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -26,7 +26,7 @@ from klet.config.files import (
 from klet.config.flags import KubeletFlags, build_kubelet_flags, describe_left_out_ips, validate_kubelet_flags
 from klet.config.flagset import ParsedFlags, parse_flags
 from klet.config.gates import FeatureGates, describe_ageing_gates, join_problems, resolve_gates
-from klet.config.help import ALL_FLAGS, render_help
+from klet.config.help import ALL_FLAGS, list_flag_values, render_help
 from klet.config.klet import KletConfiguration, finish_klet_configuration, load_klet_configuration
 from klet.config.observability import find_logging_problems
 from klet.config.open_defaults import refuse_open_defaults
@@ -55,6 +55,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     without_effect: tuple[str, ...] = ()
     """Warnings about settings without effect. They are not printed with a refusal, since they do not explain it."""
+    flagz: Mapping[str, str] = {}
+    """Every flag with its value, if the gate ComponentFlagz is on."""
 
 
 ParsedCommand: TypeAlias = ShowText | Settings
@@ -142,6 +144,9 @@ def _check_settings(loaded: _Loaded, parsed: ParsedFlags, flags: KubeletFlags, s
             *describe_left_out_ips(flags),
         ),
         without_effect=tuple(describe_without_effect(config, gates, parsed.values)),
+        flagz=list_flag_values(override_configuration(flag_mode_configuration(), parsed), flags, parsed.values)
+        if gates.enabled("ComponentFlagz")
+        else {},
     )
 
 

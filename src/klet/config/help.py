@@ -8,6 +8,7 @@ from typing import Final
 from klet.api.times import Duration
 from klet.config.configuration import KubeletConfiguration
 from klet.config.configuration_flags import CONFIGURATION_FLAGS, DEPRECATED, get_field
+from klet.config.files import mask_secrets
 from klet.config.flags import IGNORED_SECTION, KUBELET_FLAGS, KubeletFlags
 from klet.config.flagset import Flag, FlagTarget
 from klet.config.gates import describe_gates
@@ -67,6 +68,28 @@ def _default(flag: Flag, defaults: KubeletConfiguration) -> str:
             return _show(getattr(KubeletFlags(), flag.field))
         case FlagTarget.KLET | FlagTarget.NONE:
             return flag.default
+
+
+def list_flag_values(config: KubeletConfiguration, flags: KubeletFlags, given: Mapping[str, object]) -> dict[str, str]:
+    """Return every flag with its value, as `/flagz` shows them: given, or the default. Secrets of URLs are masked."""
+    masked = mask_secrets(config)
+
+    def value_of(flag: Flag) -> object:
+        match flag.target:
+            case FlagTarget.CONFIGURATION:
+                return get_field(masked, flag.field)
+            case FlagTarget.FLAGS:
+                return getattr(flags, flag.field)
+            case FlagTarget.KLET | FlagTarget.NONE:
+                return given.get(flag.name, flag.default)
+
+    return {flag.name: _show_value(value_of(flag)) for flag in ALL_FLAGS}
+
+
+def _show_value(value: object) -> str:
+    if isinstance(value, bool | int):
+        return str(value).lower()
+    return _show(value) or ("0s" if isinstance(value, timedelta) else "")
 
 
 def _show(value: object) -> str:

@@ -54,11 +54,7 @@ _PROVIDERS: Final = "credential providers are not run: images are pulled with Se
 _UPSTREAM: Final = "upstream's kubelet does not act upon it either"
 
 FIELDS: Final = (
-    Row("enableContentionProfiling", "klet has no profiler"),
-    Row("enableProfilingHandler", "/debug/pprof/ is not served", honoured=False),
-    Row("enableDebugFlagsHandler", "/debug/flags/v is not served", honoured=False),
-    Row("enableSystemLogHandler", "/logs/ is not served", honoured=False),
-    Row("enableSystemLogQuery", "/logs/ is not served"),
+    Row("enableContentionProfiling", "klet profiles CPU time alone"),
     Row("streamingConnectionIdleTimeout", _UPSTREAM),
     Row("podCIDR", "a node without an API server takes the pod network of its runtime"),
     Row("hairpinMode", _UPSTREAM),
@@ -133,7 +129,7 @@ _CLIENT_GATES: Final = _names(
 GATES: Final = _CLIENT_GATES | _names(
     """
     CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CSIServiceAccountTokenSecrets CSIVolumeHealth
-    ChangeContainerStatusOnKubeletRestart ComponentFlagz ComponentStatusz
+    ChangeContainerStatusOnKubeletRestart
     ContextualLogging DRAAdminAccess DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaintRules
     DRADeviceTaints DRAExtendedResource DRAPartitionableDevices DRAPrioritizedList DRAResourceClaimDeviceStatus
     DisableCPUQuotaWithExclusiveCPUs DisableNodeKubeProxyVersion EventedPLEG GenericWorkload GitRepoVolumeDriver
@@ -142,7 +138,7 @@ GATES: Final = _CLIENT_GATES | _names(
     InPlacePodVerticalScalingExclusiveMemory KubeletPSI KubeletPodResourcesDynamicResources
     KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
     KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
-    LocalStorageCapacityIsolationFSQuotaMonitoring MutableCSINodeAllocatableCount NodeLogQuery
+    LocalStorageCapacityIsolationFSQuotaMonitoring MutableCSINodeAllocatableCount
     PodAndContainerStatsFromCRI PodReadyToStartContainersCondition ProcMountType
     ReloadKubeletServerCertificateFile ResourceHealthStatus
     SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod

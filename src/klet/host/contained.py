@@ -44,6 +44,25 @@ def open_beneath(root: Path, relative: str) -> int:
     return _Walk(root, relative).go()
 
 
+def open_readable(root: Path, relative: str) -> int:
+    """Return a descriptor to read a regular file, or to list a directory, below the root; the caller closes it.
+
+    A link that leaves the root is refused, and so is any other kind of file: a named pipe would never answer, and
+    opening a device alone can have effects.
+    """
+    found, shown = open_beneath(root, relative), root / relative.lstrip("/")
+    try:
+        mode = os.fstat(found).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise FileError(f"cannot open {shown}: it is neither a regular file nor a directory", path=shown)
+        # Not to wait for the end of a lease that another process has on the file.
+        return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        raise file_error("open", shown, error) from error
+    finally:
+        os.close(found)
+
+
 def make_beneath(root: Path, relative: str, *, mode: int, opened: int | None = None) -> None:
     """Make the directories of a path that are missing, with exactly that mode. A link to nothing stays one.
 

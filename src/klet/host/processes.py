@@ -76,7 +76,7 @@ async def run_process(
             stderr = group.create_task(_drain(process.stderr, output_limit))
             await process.wait()
     except BaseException as error:
-        await _kill_group(process)
+        await kill_group(process)
         if isinstance(error, TimeoutError):
             raise ProcessTimeout(f"{shlex.join(argv)} was killed: it did not end within {timeout}") from None
         raise
@@ -114,7 +114,7 @@ async def _drain(stream: asyncio.StreamReader | None, limit: int) -> tuple[bytes
     return bytes(kept), truncated
 
 
-async def _kill_group(process: asyncio.subprocess.Process) -> None:
+async def kill_group(process: asyncio.subprocess.Process) -> None:
     """Kill the child and its descendants, which may have outlived it, and reap it, even while being cancelled."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from html import escape
 from typing import Final, Protocol, assert_never
@@ -15,7 +15,16 @@ from klet.model.tracing import Tracer
 from klet.model.verbosity import CHANGES
 from klet.server.auth.filter import AuthRefusal, AuthRequest, AuthResult
 from klet.server.connection import HttpConnection, connection_of
-from klet.server.endpoints import ENDPOINT_GROUPS, EndpointGroup, Handler, ListenerKind, Routes, WithoutDebugging
+from klet.server.endpoints import (
+    ENDPOINT_GROUPS,
+    EndpointGroup,
+    EndpointSupport,
+    Handler,
+    HandlerSwitch,
+    ListenerKind,
+    Routes,
+    WithoutDebugging,
+)
 from klet.server.paths import KnownPath, PathMatch, RedirectedPath, UnknownPath, match_health_path, match_path
 from klet.server.tls.stream import CLIENT_CERTIFICATE
 from klet.server.traced import trace_request
@@ -38,24 +47,58 @@ def build_application(
     kind: ListenerKind,
     auth: RequestAuth | None = None,
     has_debugging: bool = True,
+    switched_off: Collection[HandlerSwitch] = (),
     tracer: Tracer | None = None,
 ) -> web.Application:
     """Return the endpoints of one listener. On all but the API's own port every client is served, without a check.
 
-    `has_debugging` is `enableDebuggingHandlers`. With a tracer, a request that is let in has a span.
+    `has_debugging` is `enableDebuggingHandlers`. With a tracer, a request that is let in has a span. A path behind a
+    gate is there if the routes have its handler.
     """
     if (kind is ListenerKind.API) != (auth is not None):
         raise ValueError(f"the listener {kind} checks requests, or does not, against the table of endpoints")
-    find = match_health_path if kind is ListenerKind.HEALTH else partial(match_path, has_debugging=has_debugging)
+    find: Callable[[str], PathMatch] = match_health_path
+    if kind is not ListenerKind.HEALTH:
+        gated = _open_gates(routes, kind, has_debugging=has_debugging)
+        find = partial(match_path, has_debugging=has_debugging, gated=gated)
     application = web.Application(middlewares=[_check_requests(auth, find, tracer)])
     application.on_response_prepare.append(_drop_server_header)
     for group in ENDPOINT_GROUPS:
-        if has_debugging or group.without_debugging is WithoutDebugging.KEPT:
+        is_served = has_debugging or group.without_debugging is WithoutDebugging.KEPT
+        if is_served and group.switch is not None and group.switch in switched_off:
+            _add_refusal(application.router, group, group.switch)
+        elif is_served:
             _add_endpoints(application.router, group, kind, routes)
         elif group.without_debugging is WithoutDebugging.REFUSED:
-            # Paths are matched decoded: `.` alone would not match one with a line break (%0A).
-            application.router.add_route("*", f"{group.root.removesuffix('/')}/{{rest:(?s:.*)}}", _refuse)
+            _add_refusal(application.router, group, "Debug endpoints are disabled.\n")
     return application
+
+
+def _open_gates(routes: Sequence[Routes], kind: ListenerKind, *, has_debugging: bool) -> frozenset[str]:
+    """Return the paths behind gates that are there."""
+    return frozenset(
+        path
+        for group in ENDPOINT_GROUPS
+        if has_debugging or group.without_debugging is WithoutDebugging.KEPT
+        for endpoint in group.endpoints
+        if endpoint.support is EndpointSupport.GATED and kind in group.listeners_of(endpoint)
+        if endpoint.find_handler is not None and endpoint.find_handler(routes) is not None
+        for path in endpoint.paths
+    )
+
+
+def _add_refusal(router: web.UrlDispatcher, group: EndpointGroup, text: str) -> None:
+    """Refuse every method, at the root and below it."""
+
+    async def refuse(request: web.Request) -> web.Response:  # noqa: ARG001 - aiohttp's signature
+        return web.Response(status=405, text=text, headers=_NOSNIFF)
+
+    root = group.root.removesuffix("/")
+    if group.is_tree:
+        # Paths are matched decoded: `.` alone would not match one with a line break (%0A).
+        router.add_route("*", f"{root}/{{rest:(?s:.*)}}", refuse)
+    else:
+        router.add_route("*", root, refuse)
 
 
 def _add_endpoints(
@@ -68,10 +111,6 @@ def _add_endpoints(
         for path in endpoint.paths:
             for method in endpoint.methods or ("*",):
                 router.add_route(method, path, handler)
-
-
-async def _refuse(request: web.Request) -> web.Response:  # noqa: ARG001 - aiohttp's signature
-    return web.Response(status=405, text="Debug endpoints are disabled.\n", headers=_NOSNIFF)
 
 
 def _check_requests(auth: RequestAuth | None, find: Callable[[str], PathMatch], tracer: Tracer | None) -> Middleware:

@@ -15,21 +15,47 @@ from msgspec import Struct
 
 from klet.api import klet_v1
 from klet.server.routes.checkpoint import CheckpointRoutes
+from klet.server.routes.debug import DebugRoutes
 from klet.server.routes.health import HealthRoutes
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
+from klet.server.routes.node_logs import NodeLogRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.server.routes.streams import StreamRoutes
 from klet.server.routes.usage import UsageRoutes
+from klet.server.routes.zpages import FlagzRoutes, StatuszRoutes
 
 Routes: TypeAlias = (
-    HealthRoutes | PodRoutes | StreamRoutes | NodeRoutes | MetricRoutes | UsageRoutes | CheckpointRoutes | KletRoutes
+    HealthRoutes
+    | PodRoutes
+    | StreamRoutes
+    | NodeRoutes
+    | MetricRoutes
+    | UsageRoutes
+    | CheckpointRoutes
+    | KletRoutes
+    | NodeLogRoutes
+    | DebugRoutes
+    | FlagzRoutes
+    | StatuszRoutes
 )
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 FindHandler: TypeAlias = Callable[[Sequence[Routes]], Handler | None]
 R = TypeVar(
-    "R", HealthRoutes, PodRoutes, StreamRoutes, NodeRoutes, MetricRoutes, UsageRoutes, CheckpointRoutes, KletRoutes
+    "R",
+    HealthRoutes,
+    PodRoutes,
+    StreamRoutes,
+    NodeRoutes,
+    MetricRoutes,
+    UsageRoutes,
+    CheckpointRoutes,
+    KletRoutes,
+    NodeLogRoutes,
+    DebugRoutes,
+    FlagzRoutes,
+    StatuszRoutes,
 )
 
 
@@ -61,7 +87,18 @@ class EndpointSupport(StrEnum):
     NOT_YET = "not yet"
     """The path is known, so the client must be authorized; the answer is 404."""
     GATED = "gated"
-    """Behind an alpha gate of upstream that is off: there is no such path."""
+    """Behind an alpha gate of upstream: served where a listener has its routes, otherwise there is no such path."""
+
+
+class HandlerSwitch(StrEnum):
+    """What a field of the configuration switches off: 405 for every method, with this text of upstream's."""
+
+    LOGS = "logs endpoint is disabled.\n"
+    """`enableSystemLogHandler`."""
+    PROFILING = "profiling endpoint is disabled.\n"
+    """`enableProfilingHandler`."""
+    FLAGS = "flags endpoint is disabled.\n"
+    """`enableDebugFlagsHandler`."""
 
 
 class Right(Struct, frozen=True):
@@ -110,6 +147,7 @@ class EndpointGroup(Struct, frozen=True, kw_only=True):
     """The path in labels of metrics: never what a client has written."""
     is_long_running: bool = False
     """As the label of upstream's metrics has it."""
+    switch: HandlerSwitch | None = None
     endpoints: tuple[KubeletEndpoint, ...]
 
     @property
@@ -133,6 +171,7 @@ _READ: Final = frozenset({ListenerKind.API, ListenerKind.READ_ONLY, ListenerKind
 _KEPT: Final = WithoutDebugging.KEPT
 _GONE: Final = WithoutDebugging.GONE
 _NOT_YET: Final = EndpointSupport.NOT_YET
+_GATED: Final = EndpointSupport.GATED
 _ANY: Final = ()
 _GET: Final = ("GET",)
 _POST: Final = ("POST",)
@@ -149,6 +188,10 @@ _STREAMS: Final = "`input`, `output`, `error`, `tty`; must be an upgrade"
 _LOG_OPTIONS: Final = (
     "a container's log: `follow`, `previous`, `tailLines`, `sinceSeconds`, `sinceTime`, `limitBytes`, `timestamps`, "
     "`stream` (gate PodLogsQuerySplitStreams)"
+)
+_NODE_LOGS: Final = (
+    "files of `/var/log`; with the gate NodeLogQuery and `enableSystemLogQuery` also logs of services: `query`, "
+    "`sinceTime`, `untilTime`, `tailLines`, `pattern`, `boot`"
 )
 _CONFIGURATION: Final = (
     "the effective KubeletConfiguration; header values, users, passwords and queries of URLs are `<masked>`"
@@ -360,8 +403,11 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
         root="/logs/",
         right=Right("log"),
         label="logs",
+        switch=HandlerSwitch.LOGS,
         endpoints=(
-            KubeletEndpoint(("/logs/", "/logs/{path}"), _GET, None, "files of `/var/log`, services", support=_NOT_YET),
+            KubeletEndpoint(
+                ("/logs/", "/logs/{path:(?s:.+)}"), _GET, _by(NodeLogRoutes, NodeLogRoutes.show), _NODE_LOGS
+            ),
         ),
     ),
     EndpointGroup(
@@ -382,8 +428,14 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
         root="/debug/pprof/",
         label="debug",
         is_long_running=True,
+        switch=HandlerSwitch.PROFILING,
         endpoints=(
-            KubeletEndpoint(("/debug/pprof/{profile}",), _GET, None, "profiles of the process", support=_NOT_YET),
+            KubeletEndpoint(
+                ("/debug/pprof/{profile}",),
+                _GET,
+                _by(DebugRoutes, DebugRoutes.show_profile),
+                "`profile`: CPU time of the agent for `seconds` (30), as `go tool pprof` reads it; `cmdline`, `symbol`",
+            ),
         ),
     ),
     EndpointGroup(
@@ -392,7 +444,15 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
         without_debugging=_GONE,
         label="debug",
         is_long_running=True,
-        endpoints=(KubeletEndpoint(("/debug/flags/v",), ("PUT",), None, "how much the agent logs", support=_NOT_YET),),
+        switch=HandlerSwitch.FLAGS,
+        endpoints=(
+            KubeletEndpoint(
+                ("/debug/flags/v",),
+                _ANY,
+                _by(DebugRoutes, DebugRoutes.change_verbosity),
+                "PUT sets how much the agent logs (`-v`); other methods: 406",
+            ),
+        ),
     ),
     EndpointGroup(
         root="/flagz",
@@ -400,7 +460,11 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
         right=Right("configz"),
         without_debugging=_GONE,
         label="other",
-        endpoints=(KubeletEndpoint(("/flagz",), _GET, None, "gate ComponentFlagz", support=EndpointSupport.GATED),),
+        endpoints=(
+            KubeletEndpoint(
+                ("/flagz",), _GET, _by(FlagzRoutes, FlagzRoutes.show), "the flags; gate ComponentFlagz", support=_GATED
+            ),
+        ),
     ),
     EndpointGroup(
         root="/statusz",
@@ -409,6 +473,14 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
         listeners=_READ,
         without_debugging=_KEPT,
         label="other",
-        endpoints=(KubeletEndpoint(("/statusz",), _GET, None, "gate ComponentStatusz", support=EndpointSupport.GATED),),
+        endpoints=(
+            KubeletEndpoint(
+                ("/statusz",),
+                _GET,
+                _by(StatuszRoutes, StatuszRoutes.show),
+                "version, uptime, paths; gate ComponentStatusz",
+                support=_GATED,
+            ),
+        ),
     ),
 )

@@ -24,7 +24,7 @@ from klet.server.accept import accept_connections
 from klet.server.application import RequestAuth, build_application
 from klet.server.connection import HttpConnection, RequestLimits
 from klet.server.connection_limits import TrackedConnection, UnauthenticatedConnections, UnauthenticatedLimits
-from klet.server.endpoints import ListenerKind, Routes
+from klet.server.endpoints import HandlerSwitch, ListenerKind, Routes
 from klet.server.http1 import FIELD_LIMIT, HEAD_LIMIT
 from klet.server.request_log import request_logger
 from klet.server.tls.certified import CertifiedConnections
@@ -74,6 +74,7 @@ class ListenerOptions(Struct, frozen=True, kw_only=True):
 
     has_debugging: bool = True
     """`enableDebuggingHandlers`."""
+    switched_off: frozenset[HandlerSwitch] = frozenset()
     tracer: Tracer | None = None
 
 
@@ -101,15 +102,23 @@ def listen_on(address: ListenAddress) -> socket.socket:
 class SocketListener:
     """The API on `<root>/klet.sock`, for the commands at the node."""
 
-    def __init__(self, *, path: Path, routes: Sequence[Routes], clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        path: Path,
+        routes: Sequence[Routes],
+        clock: Clock,
+        switched_off: frozenset[HandlerSwitch] = frozenset(),
+    ) -> None:
         self._path = path
         self._routes = routes
+        self._switched_off = switched_off
         self._clock = clock
 
     async def run(self) -> None:
         listener = self._bind()
         try:
-            application = build_application(self._routes, kind=ListenerKind.SOCKET)
+            application = build_application(self._routes, kind=ListenerKind.SOCKET, switched_off=self._switched_off)
             async with _handlers(application) as make_handler:
                 logger.info("Serving the agent's API", extra={"socket": str(self._path)})
                 make_connection = _plain_connections(make_handler, self._clock, _OWNER)
@@ -170,6 +179,7 @@ class SecureListener:
                 kind=ListenerKind.API,
                 auth=self._auth,
                 has_debugging=self._options.has_debugging,
+                switched_off=self._options.switched_off,
                 tracer=self._options.tracer,
             )
             async with _handlers(application) as make_handler:

@@ -73,8 +73,10 @@ class Paths:
         return self._trees.get(first) or self._trees.get(f"{first}/{below.partition('/')[0]}")
 
 
-def match_path(path: str, *, has_debugging: bool) -> PathMatch:
-    """Match a path. `has_debugging` is `enableDebuggingHandlers`."""
+def match_path(path: str, *, has_debugging: bool, gated: frozenset[str] = frozenset()) -> PathMatch:
+    """Match a path. `has_debugging` is `enableDebuggingHandlers`, `gated` are paths whose gates are on."""
+    if path in gated:
+        return KnownPath()
     return (_ALL if has_debugging else _WITHOUT_DEBUGGING).find(path)
 
 
