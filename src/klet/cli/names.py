@@ -14,7 +14,7 @@ class UnclearName(KletError):
     """No pod, or more than one, has the name that was given."""
 
 
-class PodReference(Struct, frozen=True):
+class NamedPod(Struct, frozen=True):
     """What the user typed; no namespace means any."""
 
     namespace: str | None
@@ -27,7 +27,7 @@ def is_node(text: str) -> bool:
     return kind in {"node", "nodes", "no"} and "/" not in name and (bool(name) or text == "node")
 
 
-def parse_reference(text: str, *, namespace: str | None) -> PodReference:
+def parse_reference(text: str, *, namespace: str | None) -> NamedPod:
     """Read `name`, `pod/name`, `namespace/name` or `pod/namespace/name`."""
     parts = text.split("/")
     if len(parts) > 1 and parts[0] in {"pod", "pods", "po"}:
@@ -38,7 +38,7 @@ def parse_reference(text: str, *, namespace: str | None) -> PodReference:
         namespace, parts = parts[0], parts[1:]
     if len(parts) != 1 or not parts[0]:
         raise UnclearName(f"{text!r} is not the name of a pod: give name, pod/name or namespace/name")
-    return PodReference(namespace=namespace, name=parts[0])
+    return NamedPod(namespace=namespace, name=parts[0])
 
 
 def manifest_name(pod: Pod) -> str:
@@ -46,7 +46,7 @@ def manifest_name(pod: Pod) -> str:
     return pod.metadata.name.removesuffix(f"-{pod.spec.node_name}") if pod.spec.node_name else pod.metadata.name
 
 
-def find_pod(pods: Sequence[Pod], reference: PodReference) -> Pod:
+def find_pod(pods: Sequence[Pod], reference: NamedPod) -> Pod:
     """Return the one pod that is meant. A full name goes before a manifest's name."""
     here = [pod for pod in pods if reference.namespace in {None, pod.metadata.namespace}]
     exact = [pod for pod in here if pod.metadata.name == reference.name]
@@ -84,9 +84,7 @@ def recorded_names(pods: Iterable[RecordedPod], *, node_name: str) -> frozenset[
     return frozenset(PodName(pod.namespace, pod.name, pod.name.removesuffix(f"-{node_name}")) for pod in pods)
 
 
-def choose_name(
-    reference: PodReference, known: frozenset[PodName], recorded: Callable[[], frozenset[PodName]]
-) -> PodName:
+def choose_name(reference: NamedPod, known: frozenset[PodName], recorded: Callable[[], frozenset[PodName]]) -> PodName:
     """Return the one name that is meant: of an existing pod, or else of one in the journal, which is only then read."""
     if (name := _match(reference, known)) is not None:
         return name
@@ -96,7 +94,7 @@ def choose_name(
     raise UnclearName(_never_seen(reference, known, remembered))
 
 
-def _match(reference: PodReference, names: frozenset[PodName]) -> PodName | None:
+def _match(reference: NamedPod, names: frozenset[PodName]) -> PodName | None:
     here = [one for one in names if reference.namespace in {None, one.namespace}]
     exact = [one for one in here if one.name == reference.name]
     found = exact or [one for one in here if one.manifest_name == reference.name]
@@ -106,7 +104,7 @@ def _match(reference: PodReference, names: frozenset[PodName]) -> PodName | None
     return found[0] if found else None
 
 
-def _never_seen(reference: PodReference, known: frozenset[PodName], recorded: frozenset[PodName]) -> str:
+def _never_seen(reference: NamedPod, known: frozenset[PodName], recorded: frozenset[PodName]) -> str:
     where = f" in namespace {reference.namespace!r}" if reference.namespace is not None else ""
     text = f"there is no pod {reference.name!r}{where}, and none is remembered"
     every = sorted(known | recorded)

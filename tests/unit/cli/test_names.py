@@ -2,7 +2,7 @@ import pytest
 
 from klet.api.klet_v1 import RecordedPod
 from klet.cli.names import (
-    PodReference,
+    NamedPod,
     UnclearName,
     choose_container,
     choose_name,
@@ -18,12 +18,12 @@ from klet.cli.names import (
 @pytest.mark.parametrize(
     ("text", "namespace", "expected"),
     [
-        ("hello", None, PodReference(None, "hello")),
-        ("hello", "web", PodReference("web", "hello")),
-        ("pod/hello", None, PodReference(None, "hello")),
-        ("web/hello", None, PodReference("web", "hello")),
-        ("pod/web/hello", None, PodReference("web", "hello")),
-        ("web/hello", "web", PodReference("web", "hello")),
+        ("hello", None, NamedPod(None, "hello")),
+        ("hello", "web", NamedPod("web", "hello")),
+        ("pod/hello", None, NamedPod(None, "hello")),
+        ("web/hello", None, NamedPod("web", "hello")),
+        ("pod/web/hello", None, NamedPod("web", "hello")),
+        ("web/hello", "web", NamedPod("web", "hello")),
     ],
 )
 def test_parse_reference(text, namespace, expected):
@@ -49,10 +49,10 @@ def pods(build_pod):
 @pytest.mark.parametrize(
     ("reference", "expected"),
     [
-        pytest.param(PodReference("web", "hello"), 1, id="the manifest's name in a namespace"),
-        pytest.param(PodReference("default", "hello-node"), 0, id="the full name in a namespace"),
-        pytest.param(PodReference(None, "db"), 2, id="a name that is unique needs no namespace"),
-        pytest.param(PodReference(None, "db-node"), 2, id="a full name goes before another's manifest name"),
+        pytest.param(NamedPod("web", "hello"), 1, id="the manifest's name in a namespace"),
+        pytest.param(NamedPod("default", "hello-node"), 0, id="the full name in a namespace"),
+        pytest.param(NamedPod(None, "db"), 2, id="a name that is unique needs no namespace"),
+        pytest.param(NamedPod(None, "db-node"), 2, id="a full name goes before another's manifest name"),
     ],
 )
 def test_find_pod(pods, reference, expected):
@@ -61,14 +61,14 @@ def test_find_pod(pods, reference, expected):
 
 def test_a_name_with_two_meanings_lists_them(pods):
     with pytest.raises(UnclearName, match="2 pods: default/hello-node, web/hello-node"):
-        find_pod(pods, PodReference(None, "hello"))
+        find_pod(pods, NamedPod(None, "hello"))
 
 
 def test_a_name_without_a_meaning_lists_what_there_is(pods):
     with pytest.raises(UnclearName, match="no pod 'x' in namespace 'web'; there are: default/db,"):
-        find_pod(pods, PodReference("web", "x"))
+        find_pod(pods, NamedPod("web", "x"))
     with pytest.raises(UnclearName, match="none runs"):
-        find_pod([], PodReference(None, "x"))
+        find_pod([], NamedPod(None, "x"))
 
 
 def test_manifest_name(build_pod):
@@ -98,10 +98,10 @@ def reported(now):
 @pytest.mark.parametrize(
     ("reference", "expected"),
     [
-        pytest.param(PodReference("web", "hello"), ("web", "hello-node"), id="a pod that is there"),
-        pytest.param(PodReference(None, "old"), ("default", "old-node"), id="one that is gone, by its manifest's name"),
-        pytest.param(PodReference(None, "old-node"), ("default", "old-node"), id="one that is gone, by its full name"),
-        pytest.param(PodReference(None, "db"), ("default", "db-node"), id="one that is there goes first"),
+        pytest.param(NamedPod("web", "hello"), ("web", "hello-node"), id="a pod that is there"),
+        pytest.param(NamedPod(None, "old"), ("default", "old-node"), id="one that is gone, by its manifest's name"),
+        pytest.param(NamedPod(None, "old-node"), ("default", "old-node"), id="one that is gone, by its full name"),
+        pytest.param(NamedPod(None, "db"), ("default", "db-node"), id="one that is there goes first"),
     ],
 )
 def test_choose_name(pods, reported, reference, expected):
@@ -112,7 +112,7 @@ def test_choose_name(pods, reported, reference, expected):
 
 def test_a_pod_that_leaves_and_the_one_that_comes_have_one_name(build_pod):
     pods = [build_pod(name="web-node"), build_pod(name="web-node", metadata={"uid": "u2"})]
-    assert choose_name(PodReference(None, "web"), pod_names(pods), frozenset).name == "web-node"
+    assert choose_name(NamedPod(None, "web"), pod_names(pods), frozenset).name == "web-node"
 
 
 @pytest.mark.parametrize(
@@ -128,12 +128,12 @@ def test_a_pod_that_leaves_and_the_one_that_comes_have_one_name(build_pod):
 )
 def test_names_that_mean_nothing_or_too_much(pods, reported, name, message):
     with pytest.raises(UnclearName, match=message):
-        choose_name(PodReference(None, name), pod_names(pods), lambda: reported(("default", "old-node")))
+        choose_name(NamedPod(None, name), pod_names(pods), lambda: reported(("default", "old-node")))
 
 
 def test_nothing_is_there_and_nothing_remembered():
     with pytest.raises(UnclearName, match="no pod 'x' in namespace 'web', and none is remembered; none runs"):
-        choose_name(PodReference("web", "x"), frozenset(), frozenset)
+        choose_name(NamedPod("web", "x"), frozenset(), frozenset)
 
 
 @pytest.mark.parametrize(
