@@ -48,7 +48,7 @@ class TreeWalk:
     """One walk through a tree. Its descriptors are closed at its end, or by `close`."""
 
     def __init__(self, root: int, *, is_flat: bool = False) -> None:
-        """Begin at an open directory, which is the caller's and stays open. `is_flat`: only the files directly in it."""
+        """Begin at an open directory, which stays the caller's. `is_flat`: count only the files directly in it."""
         self._is_flat = is_flat
         self._frames: list[_Frame] = []
         self._linked: set[int] = set()
@@ -188,7 +188,12 @@ class _Frame:
         if self._entries is None:
             self._entries = os.scandir(self.descriptor)
         self._read += 1
-        return next(self._entries, None)
+        try:
+            return next(self._entries, None)
+        except OSError as error:
+            if error.errno in _GONE:
+                return None
+            raise
 
     def repeats(self) -> bool:
         """Return whether the entry that was just read had been read before the directory was closed."""
@@ -196,7 +201,12 @@ class _Frame:
 
     def reopen(self, below: int) -> bool:
         """Open the directory again from one in it; False if that is in another one now."""
-        opened = os.open("..", _STEP, dir_fd=below)
+        try:
+            opened = os.open("..", _STEP, dir_fd=below)
+        except OSError as error:
+            if error.errno in _GONE:
+                return False
+            raise
         if os.fstat(opened).st_ino != self.inode:
             os.close(opened)
             return False
