@@ -98,7 +98,7 @@ class MemoryCounters(Struct, frozen=True, gc=False):
 
 
 class DeviceIo(Struct, frozen=True, gc=False):
-    """I/O of a cgroup on one block device, by operation: Read, Write, Sync, Async, Discard, Total (cAdvisor's words)."""
+    """I/O of a cgroup on one block device, by operation: Read, Write, Sync, Async, Discard, Total, as cAdvisor does."""
 
     major: int
     minor: int
