@@ -1,1 +1,1 @@
-"""What the node, its pods and its containers use, and how it is shown."""
+"""What the node, its pods and its containers use (upstream: stats provider, resource analyzer), and how it is shown."""
