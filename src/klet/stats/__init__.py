@@ -1,0 +1,1 @@
+"""What the node, its pods and its containers use, and how it is shown."""
