@@ -27,6 +27,7 @@ from klet.host.cgroups.layout import CgroupMode
 from klet.host.cgroups.manager import CgroupManager, LateUnits, NoUnits, Units
 from klet.host.cgroups.names import CgroupDriver, parse_cgroupfs
 from klet.host.disk import FilesystemCapacity
+from klet.host.disk_usage import HostDiskMeter, NoQuotas
 from klet.host.errors import HostError
 from klet.host.http_client import HttpClient
 from klet.host.kmsg import KMSG, KernelLog, KernelLogRefused
@@ -78,6 +79,8 @@ DISK_THREADS = 8
 DEAD_DISK_THREADS = 2
 VOLUME_THREADS = 16
 """Volumes have threads of their own: a file system that hangs blocks no other part."""
+METER_THREADS = 4
+"""What is measured may hang, too."""
 KUBELET_USER = "kubelet"
 
 
@@ -178,6 +181,7 @@ async def open_ports(
     # What may hang has threads of its own.
     termination_threads = Threads(limit=DEAD_DISK_THREADS, name="klet-termination-files")
     volume_threads = Threads(limit=VOLUME_THREADS, name="klet-volumes")
+    meter_threads = Threads(limit=METER_THREADS, name="klet-disk-usage")
     rotated_logs = RotatedLogFiles(workers=settings.log_rotation.workers)
     machine = base.machine.info()
     kernel_log = open_kernel_log(
@@ -201,6 +205,7 @@ async def open_ports(
             termination_files=TerminationFileReader(root=settings.root, threads=termination_threads),
             logs=LogFiles(logs=logs, links=links, threads=threads),
             rotated_logs=rotated_logs,
+            disk=HostDiskMeter(threads=meter_threads, clock=clock, quotas=NoQuotas()),
             kernel_log=kernel_log,
             oom_counts=CgroupOomCounts(root=counters, file=counter, threads=threads),
             http=HttpClient(),
@@ -243,6 +248,7 @@ async def open_ports(
         if kernel_log is not None:
             kernel_log.close()
         rotated_logs.close()
+        meter_threads.close()
         volume_threads.close()
         termination_threads.close()
 

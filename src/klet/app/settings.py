@@ -81,6 +81,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     sandbox: SandboxSettings
     container: ContainerSettings
     log_rotation: LogRotationSettings = field(default_factory=LogRotationSettings)
+    volume_stats_period: timedelta = timedelta(minutes=1)
+    """How often volumes are measured; not at all if it is not positive."""
     dns: DnsSettings
     user_ids: UserIdSettings
     node: NodeSettings
@@ -150,6 +152,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
             workers=config.container_log_max_workers,
             interval=config.container_log_monitor_interval,
         ),
+        volume_stats_period=config.volume_stats_agg_period,
         legacy_logs=choose_legacy_logs(Path(config.pod_logs_dir)),
         sandbox=SandboxSettings(
             logs=Path(config.pod_logs_dir),

@@ -30,6 +30,9 @@ from klet.probes.manager import ProbeManager
 from klet.probes.prober import Prober
 from klet.runtime.gc import ContainerGc, ContainerRemover
 from klet.runtime.restart import comes_back
+from klet.stats.disk import DiskSettings, NodeDisk
+from klet.stats.disk_metrics import register_volume_durations
+from klet.stats.disk_walker import DiskWalker
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import SavedStateKeeper
 from klet.sync.admission import PodAdmission
@@ -73,6 +76,8 @@ class Agent(Struct, frozen=True, kw_only=True):
     volumes: VolumeManager
     loop: SyncLoop
     metrics: MetricRegistry
+    disk: NodeDisk
+    """What is on disks, for the summary."""
 
 
 def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
@@ -194,9 +199,20 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     wakes = ObjectWaker(objects=ports.volumes.objects, pods=boards.pods, statuses=boards.statuses, workers=workers)
     logs = _build_logs(ports, settings, boards)
     oom = _build_oom(ports, boards, pleg)
+    walker = DiskWalker(meter=ports.disk, durations=register_volume_durations(boards.metrics), clock=ports.clock)
+    disk = NodeDisk(
+        runtime=ports.runtime,
+        images=ports.images,
+        pods=boards.cache,
+        volumes=manager,
+        walker=walker,
+        meter=ports.disk,
+        settings=DiskSettings(root=settings.root, volume_period=settings.volume_stats_period),
+        clock=ports.clock,
+    )
     # Parts that need the runtime belong here: one that comes late holds up nothing else.
     after_contact = AfterFirstContact(
-        contact=ports.contact, prepare=ports.prepare_runtime, parts=(pleg, housekeeping, gc, *logs)
+        contact=ports.contact, prepare=ports.prepare_runtime, parts=(pleg, housekeeping, gc, walker, *logs)
     )
     return Agent(
         parts=(saved_state, after_contact, checks, manager, keeper, workers, probes, *oom, wakes, loop),
@@ -212,6 +228,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         volumes=manager,
         loop=loop,
         metrics=boards.metrics,
+        disk=disk,
     )
 
 

@@ -92,7 +92,6 @@ FIELDS: Final = (
     Row("imageMaximumGCAge", _IMAGE_GC),
     Row("imageGCHighThresholdPercent", _IMAGE_GC, honoured=100),
     Row("imageGCLowThresholdPercent", _IMAGE_GC),
-    Row("volumeStatsAggPeriod", "volumes are not measured"),
     Row(POLICY, _UNCHECKED, honoured=NEVER_VERIFY),
     Row("preloadedImagesVerificationAllowlist", _UNCHECKED),
     Row(

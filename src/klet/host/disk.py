@@ -45,11 +45,16 @@ class FilesystemCapacity:
 def filesystem_usage(path: Path) -> FilesystemUsage:
     """Return the filesystem that holds a path. Two paths with the same device are on the same one."""
     try:
-        found, device = os.statvfs(path), path.stat().st_dev
+        return filesystem_of(path)
     except OSError as error:
         raise file_error("read the filesystem of", path, error) from error
+
+
+def filesystem_of(place: Path | int) -> FilesystemUsage:
+    """Return the same for a path or an open descriptor; raises OSError."""
+    found = os.statvfs(place)
     return FilesystemUsage(
-        device=device,
+        device=os.stat(place).st_dev,  # noqa: PTH116 - also of a descriptor
         capacity=found.f_blocks * found.f_frsize,
         available=found.f_bavail * found.f_frsize,
         used=(found.f_blocks - found.f_bfree) * found.f_frsize,

@@ -1,12 +1,16 @@
-"""A volume as containers mount it: made by the volume manager, read by the container's configuration."""
+"""A volume as others see it: containers mount it (HostVolume), and what it takes is measured (MeasurableVolume)."""
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from enum import StrEnum
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from klet.api.pod import Pod
+from klet.api.stats import PVCReference
+from klet.api.volume import Volume
+from klet.model.pods import PodUID
 
 SUB_PATHS = "volume-subpaths"
 """The directory in that of a pod where parts of its volumes (`subPath`) are mounted."""
@@ -26,6 +30,52 @@ class HostVolume(Struct, frozen=True):
     """Its SELinux label may be changed, because it is there for the pod alone."""
     gid: str = ""
     """The group that can use it, as its PersistentVolume says; empty if it says nothing."""
+
+
+class UsageSource(StrEnum):
+    """How it is found what a volume takes (upstream's metrics providers, label `metric_source`)."""
+
+    DU = "du"
+    """Its files are looked at."""
+    FSQUOTA = "fsquota"
+    """The kernel counts them, by a project quota."""
+    STATFS = "statfs"
+    """It is a filesystem of its own."""
+
+
+class MeasurableVolume(Struct, frozen=True, kw_only=True):
+    """A mounted volume of a pod whose use can be measured."""
+
+    name: str
+    """In the pod."""
+    path: str
+    source: UsageSource
+    is_ephemeral: bool
+    """It counts for the pod's ephemeral storage."""
+    claim: PVCReference | None = None
+
+
+class MeasurableVolumes(Protocol):
+    """Knows the volumes whose use can be measured."""
+
+    def measurable(self, uid: PodUID) -> tuple[MeasurableVolume, ...]: ...
+
+
+def is_local_ephemeral(volume: Volume) -> bool:
+    """Return whether a volume counts for its pod's ephemeral storage (upstream: IsLocalEphemeralVolume)."""
+    on_disk = volume.empty_dir is not None and not volume.empty_dir.medium
+    return on_disk or volume.config_map is not None or volume.git_repo is not None
+
+
+def claim_of(volume: Volume, pod: Pod) -> PVCReference | None:
+    """Return the claim behind a volume; a generic ephemeral volume has one that is named after its pod."""
+    if volume.persistent_volume_claim is not None:
+        name = volume.persistent_volume_claim.claim_name
+    elif volume.ephemeral is not None:
+        name = f"{pod.metadata.name}-{volume.name}"
+    else:
+        return None
+    return PVCReference(name=name, namespace=pod.metadata.namespace)
 
 
 def volume_gid(annotations: Mapping[str, str]) -> str:

@@ -10,6 +10,8 @@ from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.volume import Volume
 from klet.host.addresses import AddressFacts, IPAddress
+from klet.host.disk import FilesystemUsage
+from klet.host.disk_usage import DiskReading, DiskTarget, DiskUsage, NotMeasured
 from klet.host.errors import CgroupError, HostError
 from klet.host.machine.info import MachineInfo, SystemVersions
 from klet.logs.line import parse_cri_line
@@ -354,6 +356,11 @@ def volume_path(uid: PodUID, name: str) -> Path:
     return Path(f"/pods/{uid}/volumes/{name}")
 
 
+DISK = FilesystemUsage(
+    device=1, capacity=100 << 30, available=60 << 30, used=40 << 30, inodes=1_000_000, inodes_free=900_000
+)
+
+
 class MemoryMachine:
     """A machine of two CPUs with one address; a test can boot it again, or change what it has."""
 
@@ -390,6 +397,28 @@ class MemoryMachine:
 
     async def storage(self) -> int:
         return self.size
+
+
+class MemoryDisk:
+    """Disks whose directories take what a test says; everything else is empty."""
+
+    def __init__(self) -> None:
+        self.trees: dict[str, DiskUsage] = {}
+        self.measured: list[DiskTarget] = []
+
+    async def measure(
+        self, targets: Iterable[DiskTarget], *, most: int | None = None
+    ) -> Mapping[DiskTarget, DiskReading]:
+        found: dict[DiskTarget, DiskReading] = {}
+        for target in targets:
+            self.measured.append(target)
+            usage = self.trees.get(target.path, DiskUsage(used=0, inodes=1, filesystem=DISK))
+            is_large = most is not None and usage.entries > most
+            found[target] = NotMeasured(reason="too many entries", is_large=True) if is_large else usage
+        return found
+
+    async def filesystem(self, path: Path) -> FilesystemUsage:  # noqa: ARG002 - one for all
+        return DISK
 
 
 class MemoryDns:

@@ -57,6 +57,7 @@ from klet.simulation.fake_host import (
     MemoryBoot,
     MemoryCgroups,
     MemoryCheckpoint,
+    MemoryDisk,
     MemoryDns,
     MemoryFiles,
     MemoryLogs,
@@ -165,6 +166,7 @@ class SimulatedNode:
     """What the runtime has said of itself; None if it has not answered yet when the agent starts."""
     kernel_log: KernelMessages | None = None
     oom_counts: MemoryOomCounts = field(default_factory=MemoryOomCounts)
+    disk: MemoryDisk = field(default_factory=MemoryDisk)
     log_rotation: LogRotationSettings = field(default_factory=LogRotationSettings)
 
     def __post_init__(self) -> None:
@@ -264,6 +266,7 @@ class SimulatedNode:
             termination_files=MemoryTerminationFiles(sink=self.files.sink),
             logs=wrap(self.logs, "logs"),
             rotated_logs=wrap(self.logs, "logs"),
+            disk=self.disk,
             kernel_log=self.kernel_log,
             oom_counts=self.oom_counts,
             http=self.http,

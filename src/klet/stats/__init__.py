@@ -1,1 +1,1 @@
-"""What the node, its pods and its containers use, and how it is shown."""
+"""Statistics of the node and its pods: what they use of its disks (upstream: stats provider, resource analyzer)."""

@@ -27,6 +27,7 @@ from klet.model.foreign_text import shorten
 from klet.model.objects import ObjectRef
 from klet.model.pods import PodUID, subject_of, uid_of
 from klet.model.roles import Allocations
+from klet.model.volumes import MeasurableVolume, claim_of, is_local_ephemeral
 from klet.volumes import findings
 from klet.volumes.attaching import FoundVolumes, find_attached, key_of, list_in_use, read_leftover
 from klet.volumes.errors import TIMED_OUT, NoPlugin, VolumeSetupError, WaitFailed
@@ -200,6 +201,20 @@ class VolumeManager:
             for mount in self._desired.of_pod(uid)
             if self._actual.is_mounted(mount.key)
         }
+
+    def measurable(self, uid: PodUID) -> tuple[MeasurableVolume, ...]:
+        """Return the mounted volumes of a pod whose use can be measured."""
+        return tuple(
+            MeasurableVolume(
+                name=mount.volume.name,
+                path=mount.plugin.path(uid, mount.volume),
+                source=source,
+                is_ephemeral=is_local_ephemeral(mount.volume),
+                claim=claim_of(mount.volume, mount.pod),
+            )
+            for mount in self._desired.of_pod(uid)
+            if (source := mount.plugin.usage_source) is not None and self._actual.is_mounted(mount.key)
+        )
 
     def volumes_in_use(self) -> tuple[VolumeName, ...] | None:
         """Return the attachable volumes for the node's status (volumesInUse); None until they are known."""

@@ -10,6 +10,7 @@ from klet.api.pod import Pod
 from klet.api.volume import Volume
 from klet.model.allocation import PodAllocation
 from klet.model.pods import PodUID
+from klet.model.volumes import UsageSource
 from klet.volumes.names import VolumeName
 
 
@@ -48,6 +49,8 @@ class VolumePlugin(ABC):
     name: ClassVar[str]
     requires_remount: ClassVar[bool] = False
     """Its content changes while the pod runs."""
+    usage_source: ClassVar[UsageSource | None] = None
+    """How it is found what its volumes take; None if nothing is measured."""
 
     @abstractmethod
     def supports(self, volume: Volume) -> bool: ...

@@ -5,6 +5,7 @@ from datetime import datetime
 from klet.aio.threads import Threads
 from klet.api.volume import Volume
 from klet.model.pods import PodUID
+from klet.model.volumes import UsageSource
 from klet.volumes.media import ScratchRules
 from klet.volumes.names import EMPTY_DIR, Layout
 from klet.volumes.plugins.base import MountRequest, VolumeAttributes, VolumePlugin
@@ -16,6 +17,7 @@ class EmptyDirPlugin(VolumePlugin):
     """Scratch space on disk, in memory or on huge pages."""
 
     name = EMPTY_DIR
+    usage_source = UsageSource.DU
 
     def __init__(
         self,

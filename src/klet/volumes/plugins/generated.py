@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from klet.api.volume import Volume
 from klet.model.pods import PodUID
+from klet.model.volumes import UsageSource
 from klet.volumes.atomic_writer import Payload
 from klet.volumes.generated_files import GeneratedFiles
 from klet.volumes.media import IN_MEMORY
@@ -25,6 +26,7 @@ class GeneratedFilesPlugin(VolumePlugin):
     """Collects all data of a volume first, and then writes the files."""
 
     requires_remount = True
+    usage_source = UsageSource.DU
     medium: ClassVar[str] = IN_MEMORY
 
     def __init__(self, *, files: GeneratedFiles) -> None:

@@ -1,0 +1,17 @@
+"""Metrics of what was measured on disks."""
+
+from typing import Final
+
+from klet.metrics import Histogram, Label, MetricRegistry
+from klet.model.volumes import UsageSource
+
+_BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+def register_volume_durations(registry: MetricRegistry) -> Histogram:
+    return registry.histogram(
+        "kubelet_volume_metric_collection_duration_seconds",
+        "Duration in seconds to calculate volume stats",
+        _BOUNDS,
+        (Label("metric_source", frozenset(UsageSource)),),
+    )
