@@ -14,7 +14,7 @@ from klet.simulation import DrivenPodSource, SimulatedNode
 from klet.testing.builders import IMAGE, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "data/wire/stats_summary_schema.json").read_text())
+SCHEMA = json.loads((Path(__file__).parents[2] / "data/stats_summary_schema.json").read_text())
 KEYS = SCHEMA["only_cpu_and_memory_keys"]
 
 

@@ -13,7 +13,7 @@ import pytest
 from klet.api import stats
 from klet.api.stats import CPUStats, NodeStats, Summary, encode
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "data/wire/stats_summary_schema.json").read_text())["types"]
+SCHEMA = json.loads((Path(__file__).parents[2] / "data/stats_summary_schema.json").read_text())["types"]
 STRUCTS = {
     "Summary": stats.Summary,
     "Node": stats.NodeStats,
