@@ -53,6 +53,7 @@ from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
 from klet.server.routes.node_logs import NodeLogRoutes
 from klet.server.routes.pods import PodRoutes
+from klet.server.routes.stats import StatsRoutes
 from klet.server.routes.streams import StreamRoutes
 from klet.server.routes.usage import UsageRoutes
 from klet.server.routes.zpages import FlagzRoutes, StatuszRoutes
@@ -233,7 +234,12 @@ def _build_routes(ports: Ports, agent: Agent, pods: ReportedPods, api: OpenedApi
         StreamRoutes(pods=pods, running=running, runtime=ports.runtime),
         NodeRoutes(configuration=api.configuration, running=running),
         MetricRoutes(metrics=agent.metrics),
-        *_build_usage(ports, agent),
+        StatsRoutes(summaries=agent.summaries),
+        UsageRoutes(
+            usage=UsageMetrics(stats=agent.stats, summaries=agent.summaries, machine=ports.machine, clock=ports.clock),
+            started=agent.metrics.process_started,
+            clock=ports.clock,
+        ),
         *api.features.debug,
     )
     place = api.features.checkpoints
@@ -243,15 +249,6 @@ def _build_routes(ports: Ports, agent: Agent, pods: ReportedPods, api: OpenedApi
         root=place.root, runtime=ports.runtime, running=running, threads=place.threads, clock=ports.clock
     )
     return (*routes, CheckpointRoutes(pods=pods, checkpoints=checkpoints))
-
-
-def _build_usage(ports: Ports, agent: Agent) -> tuple[UsageRoutes, ...]:
-    if ports.usage is None:
-        return ()
-    usage = UsageMetrics(
-        stats=ports.usage.stats, summaries=ports.usage.summaries, machine=ports.machine, clock=ports.clock
-    )
-    return (UsageRoutes(usage=usage, started=agent.metrics.process_started, clock=ports.clock),)
 
 
 def _find_switched_off(config: KubeletConfiguration) -> frozenset[HandlerSwitch]:

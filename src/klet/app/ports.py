@@ -27,7 +27,6 @@ from klet.model.boots import Reboot
 from klet.model.causes import CauseRecorder
 from klet.model.roles import NodeResources, ObjectChanges, ObjectReader, ReferredObjects, RestartCounts
 from klet.model.saved_state import SavedState
-from klet.model.stats import StatsReader, SummaryReader
 from klet.model.tracing import Tracer
 from klet.node.first_contact import FirstContact
 from klet.node.oom import KernelMessages, OomCounts
@@ -47,6 +46,7 @@ from klet.runtime.kill.termination import TerminationFiles
 from klet.runtime.runtime_class import Handlers, RuntimeClasses
 from klet.runtime.sandboxes import CgroupParents, PodDns
 from klet.runtime.starter import LogLinks
+from klet.stats.collector import StatsHost
 from klet.stats.disk import FilesystemMeter
 from klet.status.checkpoint import SavedStateStore
 from klet.sync.cgroup_step import PodCgroupKeeper, QosKeeper
@@ -149,13 +149,6 @@ class BasePorts(Struct, frozen=True, kw_only=True):
         return self.events or self.journal
 
 
-class UsageReaders(Struct, frozen=True, kw_only=True):
-    """What node, pods and containers use."""
-
-    stats: StatsReader
-    summaries: SummaryReader
-
-
 class Ports(Struct, frozen=True, kw_only=True):
     """The outside: real in the agent, fake in a simulation."""
 
@@ -169,6 +162,8 @@ class Ports(Struct, frozen=True, kw_only=True):
     termination_files: TerminationFiles
     logs: LogFilesPort
     rotated_logs: RotatableLogs
+    usage: StatsHost
+    """Measures what cgroups use."""
     disk: FilesystemMeter
     """Measures what is on disks."""
     kernel_log: KernelMessages | None
@@ -205,5 +200,3 @@ class Ports(Struct, frozen=True, kw_only=True):
     """The taints of the Node, as the API server has it."""
     tracer: Tracer | None = None
     """Makes spans; None if nothing is traced."""
-    usage: UsageReaders | None = None
-    """Reads what cgroups and pods use; None if nothing does, and the endpoints of it answer 404."""

@@ -60,8 +60,16 @@ FIELDS: Final = (
     Row("hairpinMode", _UPSTREAM),
     Row("volumePluginDir", "there are no FlexVolumes"),
     Row("contentType", _JSON, honoured="application/json"),
-    Row("kubeletCgroups", "the agent stays in the cgroup in which it was started"),
-    Row("systemCgroups", "processes stay in the cgroups in which they are"),
+    Row(
+        "kubeletCgroups",
+        "the agent stays in the cgroup in which it was started: it only names what the summary shows as `kubelet`",
+        is_partly=True,
+    ),
+    Row(
+        "systemCgroups",
+        "processes stay in the cgroups in which they are: it only names what the summary shows as `misc`",
+        is_partly=True,
+    ),
     Row("cpuManagerPolicy", _CPUS, is_partly=True),
     Row("cpuManagerPolicyOptions", _CPUS),
     Row("cpuManagerReconcilePeriod", _CPUS),
@@ -107,13 +115,9 @@ FIELDS: Final = (
 )
 
 FLAGS: Final = (
-    Row("runtime-cgroups", "the runtime is not measured"),
     Row("image-credential-provider-config", _PROVIDERS),
     Row("image-credential-provider-bin-dir", _PROVIDERS),
     Row("experimental-mounter-path", "klet mounts by itself"),
-    Row(
-        "housekeeping-interval", "the usage of containers is not measured yet, so nothing is repeated in this interval"
-    ),
     *(Row(flag.name, "klet has no cAdvisor") for flag in KUBELET_FLAGS if flag.section == IGNORED_SECTION),
 )
 
@@ -134,7 +138,7 @@ GATES: Final = _CLIENT_GATES | _names(
     DisableCPUQuotaWithExclusiveCPUs DisableNodeKubeProxyVersion EventedPLEG GenericWorkload GitRepoVolumeDriver
     GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority InPlacePodLevelResourcesVerticalScaling
     InPlacePodVerticalScalingAllocatedStatus InPlacePodVerticalScalingExclusiveCPUs
-    InPlacePodVerticalScalingExclusiveMemory KubeletPSI KubeletPodResourcesDynamicResources
+    InPlacePodVerticalScalingExclusiveMemory KubeletPodResourcesDynamicResources
     KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
     KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
     LocalStorageCapacityIsolationFSQuotaMonitoring MutableCSINodeAllocatableCount

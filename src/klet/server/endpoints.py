@@ -22,6 +22,7 @@ from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
 from klet.server.routes.node_logs import NodeLogRoutes
 from klet.server.routes.pods import PodRoutes
+from klet.server.routes.stats import StatsRoutes
 from klet.server.routes.streams import StreamRoutes
 from klet.server.routes.usage import UsageRoutes
 from klet.server.routes.zpages import FlagzRoutes, StatuszRoutes
@@ -32,6 +33,7 @@ Routes: TypeAlias = (
     | StreamRoutes
     | NodeRoutes
     | MetricRoutes
+    | StatsRoutes
     | UsageRoutes
     | CheckpointRoutes
     | KletRoutes
@@ -49,6 +51,7 @@ R = TypeVar(
     StreamRoutes,
     NodeRoutes,
     MetricRoutes,
+    StatsRoutes,
     UsageRoutes,
     CheckpointRoutes,
     KletRoutes,
@@ -356,7 +359,10 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
         label="stats",
         endpoints=(
             KubeletEndpoint(
-                ("/stats/summary", "/stats/summary/"), _GET_POST, None, "usage of node and pods", support=_NOT_YET
+                ("/stats/summary", "/stats/summary/"),
+                _GET_POST,
+                _by(StatsRoutes, StatsRoutes.summarize),
+                "what the node and its pods use; `only_cpu_and_memory=true`",
             ),
         ),
     ),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, Protocol
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from klet.aio.clock import Clock
 from klet.model.roles import PodsInRuntime
@@ -35,6 +35,17 @@ from klet.stats.rates import LONGEST_SPAN, CpuRates, CpuSample
 logger = logging.getLogger(__name__)
 
 SHORT_SPAN: Final = timedelta(milliseconds=250)
+
+
+class StatsSettings(Struct, frozen=True, kw_only=True):
+    """How the node is measured, and what is shown of it."""
+
+    system: SystemCgroups = SystemCgroups()
+    """As configured; where the agent's own is not, it is looked up."""
+    max_age: timedelta = timedelta(seconds=10)
+    """Of a snapshot that is handed out again (`--housekeeping-interval`)."""
+    has_pressure: bool = True
+    """The gate KubeletPSI."""
 
 
 class StatsHost(Protocol):
@@ -71,16 +82,15 @@ class StatsCollector:
         *,
         host: StatsHost,
         seen: PodsInRuntime,
-        configured: SystemCgroups,
+        settings: StatsSettings,
         pods_root: Callable[[], str],
-        max_age: timedelta,
         clock: Clock,
     ) -> None:
         self._host = host
         self._seen = seen
-        self._configured = configured
+        self._configured = settings.system
         self._pods_root = pods_root
-        self._max_age = max_age
+        self._max_age = settings.max_age
         self._clock = clock
         self._rates = CpuRates()
         self._reading = asyncio.Lock()

@@ -139,10 +139,9 @@ def _pod(
 ) -> PodStats:
     disk = given.disks.pods.get(pod.uid) if given.disks is not None else None
     stats = tuple(_container(given, record, cgroups.get(record.id), disk) for record in running)
+    cpu, memory, swap, io = _sum_cpu(stats), _sum_memory(stats), _sum_swap(stats), None
     if own is not None:
         cpu, memory, swap, io = _numbers(own, given)
-    else:
-        cpu, memory, swap, io = _sum_cpu(stats), _sum_memory(stats), _sum_swap(stats), None
     whole = PodStats(
         pod_ref=PodReference(name=pod.name, namespace=pod.namespace, uid=pod.uid),
         start_time=sandbox.created_at,

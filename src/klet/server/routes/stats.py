@@ -5,6 +5,7 @@ from aiohttp import web
 from klet.api.stats import encode
 from klet.errors import KletError
 from klet.model.stats import SummaryReader
+from klet.server.routes.pods import not_acceptable
 
 
 class StatsRoutes:
@@ -14,6 +15,8 @@ class StatsRoutes:
         self._summaries = summaries
 
     async def summarize(self, request: web.Request) -> web.Response:
+        if (refused := not_acceptable(request)) is not None:
+            return refused
         given = request.query.get("only_cpu_and_memory")
         if given is None and request.method == "POST":
             try:
