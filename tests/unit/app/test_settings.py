@@ -10,7 +10,6 @@ from msgspec.structs import replace as change
 from klet.admission.declared_features import POD_RESIZE, RESTART_ALL
 from klet.agent_log.start import LogSettings
 from klet.agent_log.vmodule import VModuleRule
-from klet.aio.clock import SystemClock
 from klet.app.metrics import open_metrics
 from klet.app.settings import (
     LONGEST_REQUEST,
@@ -30,7 +29,6 @@ from klet.config.sections import MemorySwap
 from klet.config.without_effect import GATES
 from klet.host.machine.info import MachineInfo
 from klet.metrics import Deprecation, Promise
-from klet.model.saved_state import SavedState
 from klet.node.capacity import expect_allocatable
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.config.id_blocks import UserIdSettings
