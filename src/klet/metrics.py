@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 OTHER: Final = "other"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
+DEFAULT_BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+"""Of Prometheus' own libraries."""
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _HELP_ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
 _EXACT: Final = float(1 << 53)
@@ -110,6 +112,10 @@ class _LabelSets:
         """Return the values that are counted for these."""
         return tuple(self._checked(label, value) for label, value in zip(self._labels, values, strict=True))
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._labels[index].name for index in self._order)
+
     def pairs(self, values: LabelValues) -> str:
         return ",".join(f'{self._labels[index].name}="{values[index].translate(_ESCAPES)}"' for index in self._order)
 
@@ -150,6 +156,10 @@ class Counter:
     def reset(self) -> None:
         self._series.reset()
 
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return self._series.label_names
+
     def lines(self) -> Iterator[str]:
         return self._series.lines()
 
@@ -180,6 +190,10 @@ class Gauge:
     def reset(self) -> None:
         self._series.reset()
 
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return self._series.label_names
+
     def lines(self) -> Iterator[str]:
         return self._series.lines()
 
@@ -193,6 +207,10 @@ class ComputedMetric:
         self._labels = _LabelSets(labels)
         self._read = read
         self._heads: dict[LabelValues, str] = {}
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return self._labels.names
 
     def lines(self) -> Iterator[str]:
         totals: dict[str, float] = {}
@@ -232,6 +250,10 @@ class Histogram:
         counts[bisect_left(self._bounds, value)] += 1
         counts[-1] += value
 
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return self._labels.names
+
     def remove(self, *values: str) -> None:
         """Remove the series of an object that is gone."""
         self._counts.pop(values, None)
@@ -263,6 +285,10 @@ class _Numbers:
         self._heads: dict[LabelValues, str] = {}
         self.values: dict[LabelValues, float] = {}
         self.reset()
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return self._labels.names
 
     def check(self, values: LabelValues) -> LabelValues:
         return self._labels.check(values)
@@ -344,6 +370,11 @@ class MetricRegistry:
         histogram = Histogram(name, labels, bounds)
         self._register(name, about, histogram, promise)
         return histogram
+
+    def families(self) -> Iterator[tuple[str, Kind, tuple[str, ...]]]:
+        """Yield the name, the kind and the labels of every metric that is shown."""
+        for name, each in self._metrics.items():
+            yield name, each.metric.kind, each.metric.label_names
 
     def before_scrape(self, refresh: Callable[[], None]) -> None:
         """Have a function called before each scrape: it reads what several computed metrics are made from."""

@@ -225,7 +225,7 @@ def _make_room(pod: Pod, others: Sequence[Pod], shortage: Shortage, allocations:
     if isinstance(found, NoVictims):
         message = f"Unexpected error while attempting to recover from admission failure: {found.message}"
         return Reject(Reason.UNEXPECTED_ADMISSION_ERROR, message, {"why": shortage.message})
-    return Preempt(found, MESSAGE, as_preempted)
+    return Preempt(found, MESSAGE, as_preempted, shortage.resource)
 
 
 def _reject_port(port: ContainerPort, *, held_by: str) -> Reject:

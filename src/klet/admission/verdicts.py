@@ -37,6 +37,8 @@ class Preempt(Struct, frozen=True):
     message: str
     status_change: Callable[[PodStatus], PodStatus] | None = None
     """What the status of the victims says."""
+    resource: str = ""
+    """What there is too little of."""
 
 
 Verdict: TypeAlias = Admit | Reject | Wait | Preempt

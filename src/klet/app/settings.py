@@ -20,6 +20,7 @@ from klet.config.command_line import Settings
 from klet.config.configuration import KubeletConfiguration
 from klet.config.errors import ConfigError
 from klet.config.flags import choose_node_name
+from klet.config.gates import FeatureGates
 from klet.config.reserved import effective_reservations, parse_qos_reserved
 from klet.config.sections import LIMITED_SWAP
 from klet.config.unusable import usable_servers
@@ -103,6 +104,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     has_pod_level_resources: bool = True
     tolerates_user_namespace: bool = False
     """Whether what a user namespace does not allow is left out (gate KubeletInUserNamespace)."""
+    gates: FeatureGates = FeatureGates({})
+    """For the metric that shows them; parts are given what they ask of one gate."""
     shows_hidden_metrics: bool = False
     """Whether metrics that the previous release showed last are shown."""
 
@@ -190,6 +193,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         has_image_volumes=given.gates.enabled("ImageVolume"),
         has_pod_level_resources=given.gates.enabled("PodLevelResources"),
         tolerates_user_namespace=given.gates.enabled("KubeletInUserNamespace"),
+        gates=given.gates,
         shows_hidden_metrics=bool(config.show_hidden_metrics_for_version),
     )
 

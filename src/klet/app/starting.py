@@ -8,6 +8,7 @@ from klet.app.boards import Boards
 from klet.app.ports import ContainerPorts, Ports
 from klet.app.settings import AgentSettings
 from klet.images.manager import ImageManager, RegistryLogins
+from klet.images.metrics import register_images
 from klet.node.addresses import prefers_ipv6
 from klet.runtime.config.container_planner import ContainerFileMaker, ContainerPlanner, MountableVolumes
 from klet.runtime.creation import ContainerCreator
@@ -18,7 +19,7 @@ from klet.runtime.executor import PodExecutor
 from klet.runtime.gc import ContainerRemover
 from klet.runtime.hooks import HookRunner
 from klet.runtime.kill.killer import PodKiller
-from klet.runtime.metrics import register_sandboxes
+from klet.runtime.metrics import register_containers, register_hooks, register_sandboxes
 from klet.runtime.post_start import PostStart
 from klet.runtime.reader import PodReader
 from klet.runtime.removals import PodRemovals, StateSaver
@@ -51,7 +52,14 @@ def build_runtime_parts(
     """Build the reader of the runtime, and the executor of a pod's actions."""
     runtime, recorder, clock = ports.runtime, ports.recorder, ports.clock
     reader = PodReader(runtime=runtime, files=ports.termination_files)
-    hooks = HookRunner(commands=runtime, http=ports.http, pods=reader, recorder=recorder, clock=clock)
+    hooks = HookRunner(
+        commands=runtime,
+        http=ports.http,
+        pods=reader,
+        recorder=recorder,
+        clock=clock,
+        metrics=register_hooks(boards.metrics),
+    )
     killer = PodKiller(runtime=runtime, hooks=hooks, recorder=recorder, clock=clock)
     remover = ContainerRemover(runtime=runtime, killer=killer, logs=ports.logs)
     sandboxes = _build_sandboxes(ports, settings, boards, volumes)
@@ -71,6 +79,7 @@ def build_runtime_parts(
             killer=killer,
             recorder=recorder,
             turns=boards.turns,
+            metrics=register_containers(boards.metrics),
         ),
     )
 
@@ -84,6 +93,7 @@ def build_images(ports: Ports, boards: Boards, logins: RegistryLogins) -> ImageM
         stopping_pods=boards.stopping_pods,
         recorder=ports.recorder,
         clock=ports.clock,
+        metrics=register_images(boards.metrics),
     )
 
 

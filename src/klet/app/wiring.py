@@ -10,6 +10,7 @@ from klet.admission.verdicts import AdmitHandler
 from klet.allocation.book import AllocationBook
 from klet.api.quantity import ZERO
 from klet.app.boards import Boards, build_boards, remembered_pods
+from klet.app.metrics import register_features, register_node_name
 from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
 from klet.app.starting import build_images, build_runtime_parts
@@ -24,7 +25,7 @@ from klet.node.first_contact import AfterFirstContact
 from klet.node.oom import OomWatcher
 from klet.node.runtime_state import RuntimeChecks, RuntimeState
 from klet.pleg.cache import RuntimeCache
-from klet.pleg.metrics import register_running
+from klet.pleg.metrics import register_pleg, register_running
 from klet.pleg.pleg import Pleg, PlegSettings
 from klet.pods.store import PodStore
 from klet.probes.manager import ProbeManager
@@ -41,10 +42,12 @@ from klet.status.board import StatusBoard
 from klet.status.checkpoint import SavedStateKeeper
 from klet.sync.admission import PodAdmission
 from klet.sync.cgroup_step import CgroupStep
+from klet.sync.counted import CountedAdmission, CountedSteps
 from klet.sync.housekeeping import Housekeeping, HousekeepingTrigger, Leftovers, PodMemories
 from klet.sync.ledger import WorkerLedger
 from klet.sync.loop import SyncLoop
 from klet.sync.loop_monitor import SyncLoopMonitor
+from klet.sync.metrics import register_admission, register_housekeeping, register_pod_workers, register_pods
 from klet.sync.object_waker import ObjectWaker
 from klet.sync.pod_host_resources import PodHostResources
 from klet.sync.pod_queries import PodQueries
@@ -90,6 +93,9 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     """Build boards first, then the parts that read and write them."""
     boards = build_boards(settings, ports.saved_state, ports.clock, ports.metrics.agent)
     register_running(boards.metrics, boards.cache)
+    register_pods(boards.metrics, boards.pods, boards.ledger, boards.statuses)
+    register_node_name(boards.metrics, settings.node_name)
+    register_features(boards.metrics, settings.gates)
     manager, volumes = _build_volumes(ports, settings, boards)
     pull_secrets = PullSecrets(secrets=ports.volumes.objects, node=ports.node_logins)
     images = build_images(ports, boards, pull_secrets)
@@ -103,7 +109,12 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     parts = build_runtime_parts(ports, settings, boards, volumes=volumes, images=images, state=saved_state)
     killer = parts.killer
     pleg = Pleg(
-        reader=parts.reader, sources=ports.events, cache=boards.cache, clock=ports.clock, settings=PlegSettings()
+        reader=parts.reader,
+        sources=ports.events,
+        cache=boards.cache,
+        clock=ports.clock,
+        settings=PlegSettings(),
+        metrics=register_pleg(boards.metrics),
     )
     runtime = RuntimeState(pleg_error=pleg.health_error, clock=ports.clock)
     checks = RuntimeChecks(runtime=ports.runtime, state=runtime, recorder=ports.recorder, clock=ports.clock)
@@ -142,21 +153,30 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         stopping_pods=boards.stopping_pods,
         recorder=ports.recorder,
     )
+    steps = CountedSteps(
+        inner=steps,
+        metrics=register_pod_workers(boards.metrics),
+        reported=boards.statuses.get,
+        clock=ports.clock,
+    )
     if ports.reboot is not None:
         steps = RebootedPods(inner=steps, reboot=ports.reboot, restart_all=settings.features.restart_all)
     if ports.tracer is not None:
         steps = TracedSteps(inner=steps, tracer=ports.tracer)
     trigger = HousekeepingTrigger(sources_ready=ports.changes.all_ready, clock=ports.clock)
     workers = PodWorkers(
-        admission=PodAdmission(
-            handlers=_build_handlers(ports, settings, boards, runtime=runtime),
-            declared_features=settings.declared_features,
-            pods=boards.pods,
-            ledger=boards.ledger,
-            allocations=boards.allocations,
-            remembers=lambda uid: boards.statuses.get(uid) is not None,
-            report_rejection=statuses.reject,
-            recorder=ports.recorder,
+        admission=CountedAdmission(
+            inner=PodAdmission(
+                handlers=_build_handlers(ports, settings, boards, runtime=runtime),
+                declared_features=settings.declared_features,
+                pods=boards.pods,
+                ledger=boards.ledger,
+                allocations=boards.allocations,
+                remembers=lambda uid: boards.statuses.get(uid) is not None,
+                report_rejection=statuses.reject,
+                recorder=ports.recorder,
+            ),
+            metrics=register_admission(boards.metrics),
         ),
         steps=steps,
         statuses=pleg,
@@ -190,6 +210,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         ),
         trigger=trigger,
         clock=ports.clock,
+        metrics=register_housekeeping(boards.metrics),
     )
 
     async def until_runtime_well() -> None:

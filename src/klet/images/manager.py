@@ -15,6 +15,7 @@ from klet.cri.errors import Code, CriError, PullFailure, read_pull_failure
 from klet.cri.port import ImageService
 from klet.errors import KletError
 from klet.images.keyring import FittingLogins
+from klet.images.metrics import ImageMetrics, size_label
 from klet.images.names import ImageNameError, repository_of, with_default_tag
 from klet.images.pull_backoff import PullBackoff
 from klet.model.causes import CauseId, CauseRecorder, Measurement
@@ -75,7 +76,9 @@ class ImageManager:
         stopping_pods: StoppingPods,
         recorder: CauseRecorder,
         clock: Clock,
+        metrics: ImageMetrics,
     ) -> None:
+        self._metrics = metrics
         self._images = images
         self._logins = logins
         self._backoff = backoff
@@ -113,9 +116,11 @@ class ImageManager:
         before_pull: Callable[[], None],
         parent: CauseId | None,
     ) -> PresentImage | MissingImage:
+        policy = container.image_pull_policy
         try:
             name = with_default_tag(container.image)
         except ImageNameError as error:
+            self._metrics.note_request(policy, is_present=None, needs_pull=None)
             message = f'Failed to apply default image tag "{container.image}": {error}'
             missing = MissingImage("InvalidImageName", message)
             return self._missing(pod, container, Reason.INSPECT_FAILED, missing, parent)
@@ -124,13 +129,16 @@ class ImageManager:
         try:
             found = self._seen_lately(wanted) or await self._inspect(wanted)
         except CriError as error:
+            self._metrics.note_request(policy, is_present=None, needs_pull=None)
             missing = MissingImage("ImageInspectError", f'Failed to inspect image "": {error}')
             return self._missing(pod, container, Reason.INSPECT_FAILED, missing, parent)
-        if container.image_pull_policy == "Never" and found is None:
+        needs_pull = policy == "Always" or (found is None and policy != "Never")
+        self._metrics.note_request(policy, is_present=found is not None, needs_pull=needs_pull)
+        if policy == "Never" and found is None:
             text = f'Container image "{container.image}" is not present with pull policy of Never'
             missing = MissingImage("ErrImageNeverPull", text)
             return self._missing(pod, container, Reason.ERR_IMAGE_NEVER_PULL, missing, parent)
-        if found is not None and container.image_pull_policy != "Always":
+        if found is not None and policy != "Always":
             # Upstream's text without the check of credentials, which klet does not make either.
             text = f'Container image "{container.image}" already present on machine'
             self._decisions.for_pod(pod, container.name).record(
@@ -205,6 +213,7 @@ class ImageManager:
         if pulled is None:
             missing = MissingImage("ErrImagePull", f'image "{container.image}" is not there after it was pulled')
             return self._missing(pod, container, Reason.FAILED, missing, parent)
+        self._metrics.pulls.observe(self._clock.monotonic() - started, size_label(pulled.size))
         took = Duration.of(timedelta(milliseconds=round((self._clock.monotonic() - started) * 1000))).wire()
         text = (
             f'Successfully pulled image "{container.image}" in {took} ({took} including waiting). '

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol, assert_never
 
 from msgspec import Struct
@@ -24,6 +24,7 @@ from klet.model.pods import PodUID
 from klet.model.runtime import FirstStart, PodRuntimeStatus
 from klet.model.verbosity import TRACE
 from klet.pleg.cache import Reading, RuntimeCache
+from klet.pleg.metrics import PlegMetrics
 from klet.pleg.state import (
     AGREE_FOR,
     AGREE_PAUSE,
@@ -45,6 +46,8 @@ READERS = 16
 LONGEST_READ = timedelta(seconds=1)
 """A read that takes longer no longer counts as one of READERS, so that a stuck pod does not block the others."""
 FINDERS = 4
+MOST_EVENTS = 1000
+"""How many events wait for the read that is measured; those of containers that no pod has are dropped."""
 LONGEST_SEARCH_PAUSE = timedelta(milliseconds=200)
 FIRST_RETRY = timedelta(milliseconds=100)
 LONGEST_RETRY = timedelta(seconds=3)
@@ -91,7 +94,9 @@ class Pleg:
         cache: RuntimeCache,
         clock: Clock,
         settings: PlegSettings,
+        metrics: PlegMetrics,
     ) -> None:
+        self._metrics = metrics
         self._reader = reader
         self._sources = list(sources)
         self._cache = cache
@@ -106,6 +111,9 @@ class Pleg:
         """For callers that wait for the read of another caller; None: that caller was cancelled."""
         self._relist_now = asyncio.Event()
         self._relisted = asyncio.Event()
+        self._relist_began: float | None = None
+        self._events_at: dict[str, datetime] = {}
+        """When something happened to containers and sandboxes whose pods have not been read since."""
 
     async def run(self) -> None:
         """Relist once, then follow events and relist as a safety net, until cancelled."""
@@ -178,6 +186,7 @@ class Pleg:
                 async with aclosing(self._sources[0].subscribe()) as events:
                     # What happened while no stream was open has no event: opening one asks for a relist.
                     self._do(self._state.open_stream(now=self._clock.monotonic()))
+                    self._metrics.streams_opened.add()
                     async for event in events:
                         # Only an event shows that the stream works: one that opens and breaks at once backs off.
                         delays = exponential_delays(first=FIRST_RETRY, longest=LONGEST_RETRY)
@@ -189,6 +198,7 @@ class Pleg:
                 continue
             except CriError as error:
                 logger.warning("The runtime's event stream broke", extra={"error": str(error)})
+                self._metrics.streams_failed.add()
             self._do(self._state.lose_stream())
             await self._clock.sleep(next(delays))
         logger.info("No event stream; relisting instead", extra={"duration": str(self._relist_period)})
@@ -197,6 +207,9 @@ class Pleg:
         if logger.isEnabledFor(TRACE):
             extra = {"event": event.kind.value, "container": event.container_id, "sandbox": event.sandbox_id or ""}
             logger.log(TRACE, "Event of the runtime", extra=extra)
+        self._metrics.stream_latency.observe((self._clock.now() - event.at).total_seconds())
+        if len(self._events_at) < MOST_EVENTS:
+            self._events_at.setdefault(event.container_id, event.at)
         self._do(self._state.note_event(event, now=self._clock.monotonic()))
 
     async def _find_owners_forever(self) -> None:
@@ -242,6 +255,10 @@ class Pleg:
     async def _relist(self) -> Relist:
         """Read every pod whose lists differ from the last time."""
         relist = self._state.begin_relist(at=self._clock.now(), now=self._clock.monotonic())
+        if self._relist_began is not None:
+            self._metrics.relist_interval.observe(relist.began - self._relist_began)
+        self._relist_began = relist.began
+        self._metrics.last_seen.set(self._clock.now().timestamp())
         listed = await self._reader.list_pods()
         found = self._state.end_relist(relist, listed, now=self._clock.monotonic())
         self._cache.forget_empty(read_before=relist.began, keep=listed.keys())
@@ -252,6 +269,9 @@ class Pleg:
         if found.fill:
             await self._read_all(found.fill)
         self._state.complete_relist(relist)
+        self._metrics.relist_duration.observe(self._clock.monotonic() - relist.began)
+        # Whatever an event announced before, the lists show it now.
+        self._events_at.clear()
         self._relisted.set()
         return relist
 
@@ -310,11 +330,20 @@ class Pleg:
             self._do(update.retry)
             self._cache.put(update.reading, quietly=update.quietly)
             reading = update.reading
+            if self._events_at:
+                self._measure_lag(reading.status)
         finally:
             self._state.leave_read(read)
             del self._answers[read]
             answer.set_result(reading)
         return reading
+
+    def _measure_lag(self, status: PodRuntimeStatus) -> None:
+        now = self._clock.now()
+        members = (*(each.id for each in status.sandboxes), *(each.id for each in status.containers))
+        for member in members:
+            if (happened := self._events_at.pop(member, None)) is not None:
+                self._metrics.event_lag.observe((now - happened).total_seconds())
 
     async def _ask_runtime(self, read: PodRead) -> CacheUpdate:
         try:

@@ -24,6 +24,7 @@ CREATE_CONTAINER_ERROR = "CreateContainerError"
 RUN_CONTAINER_ERROR = "RunContainerError"
 POST_START_HOOK_ERROR = "PostStartHookError"
 CRASH_LOOP_BACKOFF = "CrashLoopBackOff"
+IMAGE_VOLUME_MOUNT_FAILED = "ImageVolumeMountFailed"
 
 
 class RuntimeFailure(KletError):

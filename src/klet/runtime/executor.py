@@ -17,8 +17,9 @@ from klet.model.recording import DecisionRecorder
 from klet.model.runtime import ContainerId, FirstStart, PodRuntimeStatus, SandboxRecord, StartFailure
 from klet.runtime.actions import PodActions
 from klet.runtime.config.container_planner import ReadySandbox
-from klet.runtime.errors import PostStartFailed, SandboxFailed, StartBackedOff, StartError
+from klet.runtime.errors import IMAGE_VOLUME_MOUNT_FAILED, PostStartFailed, SandboxFailed, StartBackedOff, StartError
 from klet.runtime.kill.killer import PodKiller
+from klet.runtime.metrics import ContainerMetrics, container_type, count_image_volumes
 from klet.runtime.post_start import PostStart
 from klet.runtime.removals import PodRemovals
 from klet.runtime.sandboxes import SandboxMaker
@@ -95,7 +96,9 @@ class PodExecutor:
         killer: PodKiller,
         recorder: CauseRecorder,
         turns: StartTurns,
+        metrics: ContainerMetrics,
     ) -> None:
+        self._metrics = metrics
         self._removals = removals
         self._sandboxes = sandboxes
         self._starter = starter
@@ -228,6 +231,7 @@ class PodExecutor:
         stage: _Stage,
         parent: CauseId | None,
     ) -> bool:
+        kind, images = container_type(pod, container), count_image_volumes(pod, container)
         try:
             record = await self._starter.start(pod, container, status, stage.sandbox, turn=stage.turn, parent=parent)
             stage.progress.containers.append(record.id)
@@ -236,6 +240,13 @@ class PodExecutor:
                 await self._post_start.run(pod, container, record, parent=parent)
         except StartError as error:
             stage.progress.fail(container.name, error)
+            # As upstream: a start that only waits is none.
+            if not isinstance(error, StartBackedOff):
+                self._metrics.started.add(kind)
+                self._metrics.failed.add(kind, error.reason)
+                self._metrics.image_volumes.add(by=images)
+                if images and error.reason == IMAGE_VOLUME_MOUNT_FAILED:
+                    self._metrics.image_volumes_failed.add(by=images)
             # A back-off and a failed hook have been recorded where they were decided.
             if not isinstance(error, StartBackedOff | PostStartFailed):
                 self._decisions.for_pod(pod, container.name).record(
@@ -248,4 +259,7 @@ class PodExecutor:
                 )
             return False
         stage.progress.started.add(container.name)
+        self._metrics.started.add(kind)
+        self._metrics.image_volumes.add(by=images)
+        self._metrics.image_volumes_mounted.add(by=images)
         return True

@@ -3,6 +3,7 @@
 A hook is tried once. Its error has upstream's words, which end up in the container's status.
 """
 
+import asyncio
 import logging
 from datetime import timedelta
 from typing import Protocol
@@ -27,6 +28,7 @@ from klet.model.pods import LONGEST_GRACE, PodUID, format_pod, uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.runtime import ContainerId, PodRuntimeStatus
+from klet.runtime.metrics import HookMetrics
 from klet.wire import cri_v1_pb2 as cri
 
 logger = logging.getLogger(__name__)
@@ -65,8 +67,16 @@ class HookRunner:
     """Runs hooks. Bounding them in time is the caller's business: they have no limit of their own."""
 
     def __init__(
-        self, *, commands: CommandRunner, http: HttpGetter, pods: LivePods, recorder: CauseRecorder, clock: Clock
+        self,
+        *,
+        commands: CommandRunner,
+        http: HttpGetter,
+        pods: LivePods,
+        recorder: CauseRecorder,
+        clock: Clock,
+        metrics: HookMetrics,
     ) -> None:
+        self._metrics = metrics
         self._commands = commands
         self._http = http
         self._pods = pods
@@ -80,9 +90,16 @@ class HookRunner:
         elif handler.http_get is not None:
             await self._get(handler.http_get, target, parent)
         elif handler.sleep is not None:
-            await self._clock.sleep(timedelta(seconds=min(handler.sleep.seconds, LONGEST_GRACE)))
+            await self._sleep(timedelta(seconds=min(handler.sleep.seconds, LONGEST_GRACE)))
         else:
             raise HookError(f"Cannot run handler: invalid handler: {describe_handler(handler)}")
+
+    async def _sleep(self, length: timedelta) -> None:
+        try:
+            await self._clock.sleep(length)
+        except asyncio.CancelledError:
+            self._metrics.sleeps_cut_short.add()
+            raise
 
     async def _exec(self, action: ExecAction, target: HookTarget) -> None:
         """Run the command as it stands: variables in it are not expanded."""
@@ -129,6 +146,7 @@ class HookRunner:
                 await self._http.get(plain, timeout=None)
             except HttpError:
                 raise error from None
+            self._metrics.http_fallbacks.add()
             where = request.address.authority
             text = f"request to HTTPS lifecycle hook {where} got HTTP response, retry with HTTP succeeded"
             self._decisions.for_pod(target.pod).record(Reason.LIFECYCLE_HTTP_FALLBACK, text, parent=parent)

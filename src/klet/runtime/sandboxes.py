@@ -124,12 +124,21 @@ class SandboxMaker:
             )
         await self._look_at_ports(pod, wanted.config, parent)
         self._metrics.started.add()
+        is_user_namespaced = pod.spec.host_users is False
+        if is_user_namespaced:
+            self._metrics.user_namespaced.add()
+        began = self._clock.monotonic()
         try:
             sandbox_id = await run_sandbox(self._runtime, wanted, clock=self._clock)
         except CriError as error:
             self._metrics.failed.add()
+            self._metrics.run_failed.add(wanted.runtime_handler)
+            if is_user_namespaced:
+                self._metrics.user_namespaced_failed.add()
             text = f'Failed to create sandbox for pod "{format_pod(pod)}": {error}'
             raise self._not_created(pod, text, error, parent) from error
+        finally:
+            self._metrics.run_duration.observe(self._clock.monotonic() - began, wanted.runtime_handler)
         ready = await self._read_new(pod, allocation, sandbox_id, wanted, parent)
         self._backoff.reset(pod.metadata.uid)
         return ready

@@ -26,6 +26,7 @@ from klet.app.opening import build_volumes, standalone_objects
 from klet.app.ports import NodeObjects, NodeVolumes, Ports
 from klet.app.settings import AgentSettings
 from klet.app.wiring import Agent
+from klet.config.gates import resolve_gates
 from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
 from klet.cri.metrics import register_runtime_calls
@@ -399,4 +400,5 @@ def simulated_settings(
         node=node or NodeSettings(name=NODE_NAME),
         runtime_handlers={},
         dns=DnsSettings(),
+        gates=resolve_gates({}),
     )

@@ -30,6 +30,7 @@ from klet.runtime.kill.killer import PodKiller
 from klet.runtime.labels import legacy_log_names
 from klet.status.phase import is_terminal
 from klet.sync.ledger import WorkerLedger
+from klet.sync.metrics import HousekeepingMetrics, static_label
 from klet.sync.pod_host_resources import PodHostResources
 from klet.sync.worker_state import PodUpdate, Stage, UpdateKind
 from klet.sync.workers import PodWorkers
@@ -198,7 +199,9 @@ class Housekeeping:
         leftovers: Leftovers,
         trigger: HousekeepingTrigger,
         clock: Clock,
+        metrics: HousekeepingMetrics,
     ) -> None:
+        self._metrics = metrics
         self._pods = pods
         self._ledger = ledger
         self._workers = workers
@@ -235,6 +238,7 @@ class Housekeeping:
             if uid in wanted or self._ledger.get(uid) is not None:
                 continue
             if status.is_live:
+                self._metrics.orphaned.add()
                 self._workers.update(PodUpdate(kind=UpdateKind.KILL, pod=synthetic_pod(status), is_runtime_only=True))
             else:
                 self._begin_removal(uid, status, removals)
@@ -252,6 +256,7 @@ class Housekeeping:
                 self._memories.forget(uid)
                 pod = self._pods.get(uid)
                 if pod is not None:
+                    self._metrics.restarted.add(static_label(pod))
                     self._workers.update(PodUpdate(kind=UpdateKind.CREATE, pod=pod, cause=state.cause))
             elif uid not in wanted and not state.is_runtime_only:
                 self._workers.orphan(uid)

@@ -14,6 +14,7 @@ from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.api.pod import Pod
 from klet.journal.memory import MemoryJournal
+from klet.metrics import MetricRegistry
 from klet.model.pods import PodUID
 from klet.model.stopping_pods import StoppingPods
 from klet.objectcache.standalone import StandaloneObjects
@@ -28,6 +29,7 @@ from klet.runtime.log_files import LogFiles
 from klet.runtime.pod_files import PodFiles
 from klet.sync.housekeeping import Housekeeping, HousekeepingTrigger, Leftovers, PodMemories
 from klet.sync.ledger import WorkerLedger
+from klet.sync.metrics import register_housekeeping
 from klet.sync.pod_host_resources import PodHostResources
 from klet.sync.requeue import ResyncSettings
 from klet.sync.workers import PodWorkers
@@ -116,6 +118,7 @@ def build(root: Path, logs: Path, threads: Threads, journal: MemoryJournal, pods
     )
     trigger.ask()
     return Housekeeping(
+        metrics=register_housekeeping(MetricRegistry()),
         pods=pods,
         ledger=ledger,
         workers=workers,

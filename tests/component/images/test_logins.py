@@ -12,10 +12,12 @@ from klet.api.meta import ObjectMeta
 from klet.api.references import LocalObjectReference
 from klet.cri.client import connect
 from klet.images.manager import ImageManager
+from klet.images.metrics import register_images
 from klet.images.node_logins import NoNodeLogins
 from klet.images.pull_backoff import PullBackoff
 from klet.images.pull_secrets import PullSecrets
 from klet.journal.memory import MemoryJournal
+from klet.metrics import MetricRegistry
 from klet.model.images import ImageUser, MissingImage, PresentImage
 from klet.model.objects import ObjectMissing
 from klet.model.stopping_pods import StoppingPods
@@ -67,6 +69,7 @@ class Bench:
         self.secrets = Secrets()
         self.journal = MemoryJournal(clock=clock)
         self.manager = ImageManager(
+            metrics=register_images(MetricRegistry()),
             images=client,
             logins=PullSecrets(secrets=self.secrets, node=NoNodeLogins()),
             backoff=PullBackoff(),

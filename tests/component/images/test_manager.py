@@ -12,9 +12,11 @@ from klet.cri.client import CriClient
 from klet.cri.errors import Code
 from klet.images.keyring import FittingLogins
 from klet.images.manager import SEEN_FOR, ImageManager
+from klet.images.metrics import register_images
 from klet.images.pull_backoff import PullBackoff
 from klet.journal.memory import MemoryJournal
 from klet.journal.records import CauseQuery
+from klet.metrics import MetricRegistry
 from klet.model.causes import Finding
 from klet.model.images import ImageUser, MissingImage, PresentImage
 from klet.model.pods import PodUID
@@ -85,6 +87,7 @@ class Bench:
 
     def _build_manager(self) -> ImageManager:
         return ImageManager(
+            metrics=register_images(MetricRegistry()),
             images=self._client,
             logins=NoLogins(),
             backoff=self.backoff,

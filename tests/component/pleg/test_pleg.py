@@ -13,11 +13,13 @@ from klet.aio.clock import LoopClock
 from klet.cri.client import CriClient
 from klet.cri.errors import Code, Unavailable
 from klet.cri.events import ContainerdEvents, CriEvents, RuntimeEvent, RuntimeEventSource
+from klet.metrics import MetricRegistry
 from klet.model.allocation import desired_allocation
 from klet.model.network import DnsConfig
 from klet.model.pods import PodUID
 from klet.model.runtime import ContainerId, FirstStart, RuntimeContainerState
 from klet.pleg.cache import RuntimeCache
+from klet.pleg.metrics import register_pleg
 from klet.pleg.pleg import READERS, Pleg, PlegError, PlegSettings
 from klet.pleg.state import NEVER
 from klet.runtime import labels
@@ -59,7 +61,14 @@ class Bench:
         self.clock = clock
         self.cache = RuntimeCache()
         reader = PodReader(runtime=client, files=MemoryTerminationFiles(sink=MemorySink()))
-        self.pleg = Pleg(reader=reader, sources=sources, cache=self.cache, clock=clock, settings=PlegSettings())
+        self.pleg = Pleg(
+            reader=reader,
+            sources=sources,
+            cache=self.cache,
+            clock=clock,
+            settings=PlegSettings(),
+            metrics=register_pleg(MetricRegistry()),
+        )
 
     async def sleep(self, seconds: float) -> None:
         await self.clock.sleep(timedelta(seconds=seconds))

@@ -8,10 +8,12 @@ from klet.api.config import Secret
 from klet.api.meta import ObjectMeta
 from klet.api.references import LocalObjectReference
 from klet.images.manager import ImageManager
+from klet.images.metrics import register_images
 from klet.images.node_logins import NoNodeLogins
 from klet.images.pull_backoff import PullBackoff
 from klet.images.pull_secrets import PullSecrets
 from klet.journal.memory import MemoryJournal
+from klet.metrics import MetricRegistry
 from klet.model.images import MissingImage, PresentImage
 from klet.model.objects import ObjectMissing
 from klet.model.stopping_pods import StoppingPods
@@ -41,6 +43,7 @@ async def ensure(cri, image, secrets, *names):
     clock = SystemClock()
     journal = MemoryJournal(clock=clock)
     manager = ImageManager(
+        metrics=register_images(MetricRegistry()),
         images=cri,
         logins=PullSecrets(secrets=secrets, node=NoNodeLogins()),
         backoff=PullBackoff(),

@@ -14,6 +14,7 @@ from klet.aio.clock import LoopClock
 from klet.api.pod import Pod, PodStatus
 from klet.errors import KletError
 from klet.journal.memory import MemoryJournal
+from klet.metrics import MetricRegistry
 from klet.model.pods import PodUID, is_static, uid_of
 from klet.model.runtime import PodRuntimeStatus, RuntimeContainerState
 from klet.model.stopping_pods import StoppingPods
@@ -21,6 +22,7 @@ from klet.pleg.cache import Reading, RuntimeCache
 from klet.pods.store import PodStore
 from klet.sync.housekeeping import Housekeeping, HousekeepingTrigger, PodMemories, StuckRemovals, synthetic_pod
 from klet.sync.ledger import WorkerLedger
+from klet.sync.metrics import register_housekeeping
 from klet.sync.requeue import ResyncSettings
 from klet.sync.worker_roles import StepResult
 from klet.sync.worker_state import PodUpdate, Stage, UpdateKind
@@ -68,6 +70,7 @@ class Bench:
             on_finished=self.trigger.finished,
         )
         self.housekeeping = Housekeeping(
+            metrics=register_housekeeping(MetricRegistry()),
             pods=self.pods,
             ledger=self.ledger,
             workers=self.workers,

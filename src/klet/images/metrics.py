@@ -1,0 +1,67 @@
+"""Metrics of images: what containers ask for, and how long pulls take."""
+
+from bisect import bisect_left
+from typing import Final
+
+from msgspec import Struct
+
+from klet.metrics import Counter, Histogram, Label, MetricRegistry
+
+_MB: Final = 1024 * 1024
+_GB: Final = 1024 * _MB
+_SIZES: Final = (
+    (10 * _MB, "0-10MB"),
+    (100 * _MB, "10MB-100MB"),
+    (500 * _MB, "100MB-500MB"),
+    (1 * _GB, "500MB-1GB"),
+    (5 * _GB, "1GB-5GB"),
+    (10 * _GB, "5GB-10GB"),
+    (20 * _GB, "10GB-20GB"),
+    (30 * _GB, "20GB-30GB"),
+    (40 * _GB, "30GB-40GB"),
+    (60 * _GB, "40GB-60GB"),
+    (100 * _GB, "60GB-100GB"),
+)
+_LARGEST: Final = "GT100GB"
+_UNKNOWN: Final = "N/A"
+_PULL_BOUNDS: Final = (1, 5, 10, 20, 30, 60, 180, 300, 600, 900, 1200, 1800, 2700, 3600)
+_WORDS: Final = {True: "true", False: "false", None: "unknown"}
+_ANSWERS: Final = frozenset(_WORDS.values())
+
+
+class ImageMetrics(Struct, frozen=True, kw_only=True):
+    """Images that containers asked for, and pulls."""
+
+    requests: Counter
+    pulls: Histogram
+
+    def note_request(self, policy: str, *, is_present: bool | None, needs_pull: bool | None) -> None:
+        self.requests.add(policy.lower(), _WORDS[is_present], _WORDS[needs_pull])
+
+
+def register_images(registry: MetricRegistry) -> ImageMetrics:
+    return ImageMetrics(
+        requests=registry.counter(
+            "kubelet_image_manager_ensure_image_requests_total",
+            "Images that containers asked for, by pull policy, and whether they were there and had to be pulled.",
+            (
+                Label("pull_policy", frozenset({"always", "ifnotpresent", "never"})),
+                Label("present_locally", _ANSWERS),
+                Label("pull_required", _ANSWERS),
+            ),
+        ),
+        pulls=registry.histogram(
+            "kubelet_image_pull_duration_seconds",
+            "How long pulls took that succeeded, by the size of the image.",
+            _PULL_BOUNDS,
+            (Label("image_size_in_bytes", frozenset({_UNKNOWN, _LARGEST, *(name for _, name in _SIZES)})),),
+        ),
+    )
+
+
+def size_label(size: int) -> str:
+    """Return the range that the size of an image is in."""
+    if size <= 0:
+        return _UNKNOWN
+    index = bisect_left(_SIZES, size, key=lambda each: each[0])
+    return _SIZES[index][1] if index < len(_SIZES) else _LARGEST
