@@ -42,7 +42,19 @@ async def test_pods_are_not_on_the_health_port(node_api):
     assert (await node_api.ask("/pods", port=node_api.healthz_port))[0] == 404
 
 
-async def test_the_api_has_none_either(node_api):
+async def test_who_is_not_known_gets_none_of_them(node_api):
     for path in PATHS[:6]:
-        assert (await node_api.ask(path))[0] == 404
         assert (await node_api.ask(path, who=None))[0] in {401, 404}
+        headers = {"Authorization": "Bearer stranger-token"}
+        assert (await node_api.ask(path, who=None, headers=headers))[0] in {403, 404}
+
+
+async def test_profiles_and_the_verbosity_need_the_right_to_the_whole_node(node_api):
+    headers = {"Authorization": "Bearer reader-token"}
+    assert (await node_api.ask("/debug/pprof/cmdline", who=None, headers=headers))[0] == 200
+    assert (await node_api.ask("/debug/flags/v", who=None, method="PUT", headers=headers))[0] == 403
+
+
+async def test_a_profile_of_the_agent_is_compressed_as_pprof_wants_it(node_api):
+    status, text = await node_api.ask("/debug/pprof/profile?seconds=1")
+    assert (status, text[0]) == (200, "\x1f")

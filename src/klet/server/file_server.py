@@ -128,7 +128,7 @@ class FileServer:
         if answer.status in {304, 412}:
             return web.Response(status=answer.status, headers=_SAFE | _last_modified(modified))
         if answer.error:
-            headers = {"Content-Range": f"bytes */{size}"} if answer.error.endswith("overlap") else {}
+            headers = {"Content-Range": f"bytes */{size}"} if answer.is_outside else {}
             return refuse(answer.status, answer.error, headers)
         kind = content_type_of(posixpath.basename(path), await self._threads.run(file.read, SNIFFED, 0))
         headers = _SAFE | _last_modified(modified) | {"Content-Type": kind, "Accept-Ranges": "bytes"}

@@ -3,6 +3,7 @@
 Upstream: Go's `http.FileServer`, by whose rules clients of `/logs/` go.
 """
 
+import posixpath
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ LISTING_START: Final = '<!doctype html>\n<meta name="viewport" content="width=de
 LISTING_END: Final = "</pre>\n"
 SNIFFED: Final = 512
 """Bytes of a file that its content type is guessed from."""
+_NO_OVERLAP: Final = "invalid range: failed to overlap"
 _LONGEST_DATE: Final = 64
 _NUMBER: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
 _LARGEST: Final = 2**63 - 1
@@ -65,6 +67,8 @@ class FileAnswer(Struct, frozen=True):
     status: int
     ranges: tuple[ByteRange, ...] = ()
     error: str = ""
+    is_outside: bool = False
+    """No range overlaps the file."""
 
 
 def plan_file_answer(headers: Mapping[str, str], *, size: int, modified: datetime | None) -> FileAnswer:
@@ -81,7 +85,7 @@ def plan_file_answer(headers: Mapping[str, str], *, size: int, modified: datetim
     if ranges is None:
         return FileAnswer(416, error="invalid range")
     if not ranges:
-        return FileAnswer(200) if size == 0 else FileAnswer(416, error="invalid range: failed to overlap")
+        return FileAnswer(200) if size == 0 else FileAnswer(416, error=_NO_OVERLAP, is_outside=True)
     # Together longer than the file: an attack, or a client that does not know what it does.
     if len(ranges) > MOST_RANGES or sum(each.length for each in ranges) > size:
         return FileAnswer(200)
@@ -117,8 +121,7 @@ def parse_ranges(text: str, size: int) -> tuple[ByteRange, ...] | None:
 
 def content_type_of(name: str, start: bytes) -> str:
     """Return the content type of a file: by the end of its name, or its first bytes. What looks like text is text."""
-    stem, dot, suffix = name.rpartition(".")
-    by_name = _TYPES.get(f".{suffix.lower()}") if dot and stem is not None else None
+    by_name = _TYPES.get(posixpath.splitext(name)[1].lower())
     if by_name is not None:
         return by_name
     by_mark = next((kind for mark, kind in _MARKS if start.startswith(mark)), None)

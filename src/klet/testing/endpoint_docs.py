@@ -1,5 +1,6 @@
 """Writes the tables of docs/kubelet-api.md from the table of endpoints. Pure; `scripts/generate-endpoints` runs it."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -13,6 +14,8 @@ from klet.server.endpoints import (
     Right,
 )
 
+_PATTERN: Final = re.compile(r":[^{}]*}")
+"""What the router demands of a part of a path."""
 PATHS: Final = "paths"
 MISSING: Final = "missing"
 RIGHTS: Final = "rights"
@@ -34,7 +37,7 @@ def _paths() -> Iterator[str]:
     yield "| path | methods | on | without debugging | |"
     yield "| --- | --- | --- | --- | --- |"
     for group, endpoint in _endpoints():
-        if endpoint.support is EndpointSupport.SERVED:
+        if endpoint.support is not EndpointSupport.NOT_YET:
             cells = (
                 _path_cell(endpoint),
                 ", ".join(endpoint.methods) or "any",
@@ -49,7 +52,7 @@ def _missing() -> Iterator[str]:
     yield "| path | methods | |"
     yield "| --- | --- | --- |"
     for _, endpoint in _endpoints():
-        if endpoint.support is not EndpointSupport.SERVED:
+        if endpoint.support is EndpointSupport.NOT_YET:
             cells = (_path_cell(endpoint), ", ".join(endpoint.methods) or "any", endpoint.about)
             yield f"| {' | '.join(cells)} |"
 
@@ -73,7 +76,7 @@ def _endpoints() -> Iterator[tuple[EndpointGroup, KubeletEndpoint]]:
 
 
 def _path_cell(endpoint: KubeletEndpoint) -> str:
-    return ", ".join(f"`{path}`" for path in endpoint.paths)
+    return ", ".join(f"`{_PATTERN.sub('}', path)}`" for path in endpoint.paths)
 
 
 def _listeners_cell(listeners: frozenset[ListenerKind]) -> str:

@@ -26,6 +26,7 @@ from klet.certs.maker import AuthorityFiles, CertificateMaker
 from klet.certs.messages import Purpose, Template
 from klet.cri.client import CriClient
 from klet.host.images import BUSYBOX_IMAGE
+from klet.host.journalctl import Journalctl
 from klet.model.tracing import Tracer
 from klet.server.auth.access import AlwaysAllow, Authorizer
 from klet.server.auth.certificates import CertificateAuthenticator, ClientAuthorities
@@ -33,6 +34,8 @@ from klet.server.auth.filter import AuthFilter
 from klet.server.auth.reviews import LIMITS, Retrying, ReviewLimits
 from klet.server.auth.tokens import TokenAuthenticator
 from klet.server.checkpoints import ContainerCheckpoints
+from klet.server.endpoints import HandlerSwitch
+from klet.server.file_server import FileServer
 from klet.server.listener import (
     ListenAddress,
     ListenerLimits,
@@ -41,14 +44,18 @@ from klet.server.listener import (
     SocketListener,
     listen_on,
 )
+from klet.server.node_logs import NodeLogs
 from klet.server.routes.checkpoint import CheckpointRoutes
+from klet.server.routes.debug import DebugRoutes
 from klet.server.routes.health import HealthCheck, HealthRoutes
 from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
+from klet.server.routes.node_logs import NodeLogRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.server.routes.stats import StatsRoutes
 from klet.server.routes.streams import StreamRoutes
 from klet.server.routes.usage import UsageRoutes
+from klet.server.routes.zpages import FlagzRoutes, StatuszRoutes
 from klet.server.runtime_pods import RuntimePods
 from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.context import TlsSettings
@@ -215,6 +222,19 @@ class Health:
         return self.errors[name]
 
 
+class Profiler:
+    """Says how long it was asked to profile, once it is let go on."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.goes_on = asyncio.Event()
+
+    async def record(self, duration: timedelta) -> bytes:
+        self.asked.set()
+        await self.goes_on.wait()
+        return f"{duration.total_seconds():.0f} s".encode()
+
+
 @dataclass(kw_only=True)
 class Setup:
     """What a test changes before the kubelet starts."""
@@ -228,6 +248,12 @@ class Setup:
     has_checkpoints: bool = True
     """Whether the runtime makes checkpoints."""
     splits_streams: bool = False
+    answers_queries: bool = False
+    query_deadline: timedelta = timedelta(seconds=30)
+    """Node log queries; the programs of the node are in `<directory>/bin`."""
+    with_gates: bool = False
+    """ComponentFlagz and ComponentStatusz."""
+    switched_off: frozenset[HandlerSwitch] = frozenset()
     tracer: Tracer | None = None
     with_vault: bool = False
     """Run another pod, `default/vault` with the UID `vault-uid`."""
@@ -248,7 +274,7 @@ class Kubelet:
         client: CriClient,
         directory: Path,
         threads: Threads,
-        splits_streams: bool = False,
+        setup: Setup,
     ) -> None:
         self.pki, self.streamer, self.runtime = pki, streamer, runtime
         self.pods, self.health = Pods(), Health()
@@ -261,8 +287,27 @@ class Kubelet:
         checkpoints = ContainerCheckpoints(
             root=self.root, runtime=client, running=running, threads=threads, clock=SystemClock()
         )
+        self.node_logs, self.programs = directory / "var-log", directory / "bin"
+        self.node_logs.mkdir()
+        self.programs.mkdir()
+        (self.node_logs / "messages").write_text("said by the node\n")
+        self.profiler, self.verbosities = Profiler(), []
+        files = FileServer(root=self.node_logs, threads=threads)
+        journal = Journalctl(environment={"PATH": f"relative:{self.programs}:/usr/bin:/bin"})
+        queries = NodeLogs(journal=journal, files=files, deadline=setup.query_deadline)
+        self.gated = (
+            FlagzRoutes(flags={"v": "2", "root-dir": "/var/lib/kubelet"}, randomness=random.Random(1)),
+            StatuszRoutes(paths=("/configz", "/healthz"), randomness=random.Random(1), clock=SystemClock()),
+        )
         self.routes = (
-            PodRoutes(pods=self.pods, logs=Logs(), splits_streams=splits_streams),
+            NodeLogRoutes(files=files, queries=queries if setup.answers_queries else None),
+            DebugRoutes(
+                load_profiler=lambda: self.profiler,
+                set_verbosity=self.verbosities.append,
+                command_line=("klet", "run", "--v=2"),
+            ),
+            *(self.gated if setup.with_gates else ()),
+            PodRoutes(pods=self.pods, logs=Logs(), splits_streams=setup.splits_streams),
             CheckpointRoutes(pods=self.pods, checkpoints=checkpoints),
             HealthRoutes(checks=self.health.checks()),
             StreamRoutes(pods=self.pods, running=running, runtime=client),
@@ -341,7 +386,7 @@ async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[
             client=client,
             directory=directory,
             threads=threads,
-            splits_streams=setup.splits_streams,
+            setup=setup,
         )
         authorities = ClientAuthorities(file=kubelet.ca, threads=threads, clock=clock)
         await authorities.load()
@@ -381,7 +426,9 @@ async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[
             auth=auth,
             routes=kubelet.routes,
             clock=clock,
-            options=ListenerOptions(has_debugging=setup.has_debugging, tracer=setup.tracer),
+            options=ListenerOptions(
+                has_debugging=setup.has_debugging, switched_off=setup.switched_off, tracer=setup.tracer
+            ),
             limits=setup.limits,
         )
         kubelet.port = taken.getsockname()[1]

@@ -8,14 +8,15 @@ import pytest
 
 from klet.aio.clock import SystemClock
 from klet.model.verbosity import CHANGES
-from klet.server.endpoints import ENDPOINT_GROUPS, EndpointSupport, ListenerKind, WithoutDebugging
+from klet.server.endpoints import ENDPOINT_GROUPS, EndpointSupport, HandlerSwitch, ListenerKind, WithoutDebugging
 from klet.server.listener import HealthListener, ListenAddress, ReadOnlyListener, listen_on
 from klet.server.routes.klet import KletRoutes
 
 VALUES = {"namespace": "default", "pod": "web", "container": "main", "uid": "web-uid"}
+VALUES |= {"path": "messages", "profile": "cmdline"}
 VERBS = {"GET": "get", "POST": "create", "PUT": "update", "DELETE": "delete"}
 ROWS = [
-    (group, endpoint, method, re.sub(r"{(\w+)}", lambda found: VALUES.get(found[1], "x"), path))
+    (group, endpoint, method, re.sub(r"{(\w+)(?::[^{}]*)?}", lambda found: VALUES.get(found[1], "x"), path))
     for group in ENDPOINT_GROUPS
     for endpoint in group.endpoints
     for path in endpoint.paths
@@ -92,7 +93,7 @@ async def test_the_api_serves_what_the_table_says(kubelet):
         elif ListenerKind.API not in group.listeners_of(endpoint):
             assert (path, answer) == (path, NOTHING_THERE)
         else:
-            assert answer[0] in {200, 400, 500}, path  # streams miss their upgrade
+            assert answer[0] in {200, 400, 406, 500}, path  # streams miss their upgrade, others their body
 
 
 async def test_without_debugging_the_api_serves_what_the_table_says(start):
@@ -129,7 +130,7 @@ async def test_the_port_of_health_serves_what_the_table_says(kubelet, unused_tcp
 
 
 def test_every_handler_is_found_among_the_routes(kubelet):
-    routes = all_routes(kubelet)
+    routes = (*all_routes(kubelet), *kubelet.gated)
     rows = [(endpoint.find_handler, path) for _, endpoint, _, path in ROWS if endpoint.find_handler is not None]
     assert [path for find, path in rows if find(routes) is None] == []
     assert [path for find, path in rows if find(()) is not None] == []
@@ -165,3 +166,45 @@ async def test_requests_are_logged_from_verbosity_3_on_without_their_query(kubel
     assert second.resp == 404
     assert max(len(second.URI), len(second.userAgent)) <= 256
     assert "hunter2" not in str([vars(each) for each in caplog.records])
+
+
+async def test_with_their_gates_on_there_are_their_paths_for_who_has_the_right(start):
+    rows = [row for row in ROWS if row[1].support is EndpointSupport.GATED]
+    async with start(with_gates=True) as kubelet, kubelet.session() as session:
+        answers = await ask(session, rows)
+    assert {key: status for key, (status, _) in answers.items()} == {("GET", "/flagz"): 200, ("GET", "/statusz"): 200}
+
+
+async def test_with_their_gates_on_who_lacks_the_right_is_refused(start):
+    authorizer = Denies()
+    rows = [row for row in ROWS if row[1].support is EndpointSupport.GATED]
+    async with start(with_gates=True, authorizer=authorizer) as kubelet:
+        async with kubelet.session() as session:
+            assert [status for status, _ in (await ask(session, rows)).values()] == [403, 403]
+        async with kubelet.session(None) as session:
+            assert [status for status, _ in (await ask(session, rows)).values()] == [401, 401]
+    assert authorizer.asked == [("admin", "get", "configz"), ("admin", "get", "statusz")]
+
+
+async def test_without_debugging_the_flags_are_gone_and_the_status_stays(start):
+    async with start(with_gates=True, has_debugging=False) as kubelet:
+        assert await kubelet.get("/flagz") == NO_PATH
+        assert (await kubelet.get("/statusz"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("switch", "path"),
+    [
+        (HandlerSwitch.LOGS, "/logs/"),
+        (HandlerSwitch.LOGS, "/logs/messages"),
+        (HandlerSwitch.LOGS, "/logs/a%0Ab/c"),
+        (HandlerSwitch.PROFILING, "/debug/pprof/profile"),
+        (HandlerSwitch.PROFILING, "/debug/pprof/"),
+        (HandlerSwitch.FLAGS, "/debug/flags/v"),
+    ],
+)
+async def test_what_the_configuration_switches_off_is_refused_in_every_method(start, switch, path):
+    async with start(switched_off=frozenset({switch})) as kubelet:
+        for method in VERBS:
+            assert await kubelet.get(path, method=method) == (405, str(switch))
+        assert (await kubelet.get("/pods"))[0] == 200
