@@ -23,7 +23,7 @@ class _Screen(asyncio.Protocol):
         self.shown += data
         self._changed.set()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _error: Exception | None) -> None:
         self.has_ended = True
         self._changed.set()
 
@@ -46,7 +46,7 @@ class Terminal:
         set_size(self._descriptor, rows=rows, columns=columns)
 
     def type(self, text: str) -> None:
-        """Type a few characters. Return is `\\r`, Ctrl-C `\\x03`."""
+        """Type a few characters, with a carriage return for the return key."""
         os.write(self._descriptor, text.encode())
 
     async def until(self, pattern: str) -> re.Match[bytes]:
