@@ -56,7 +56,9 @@ def read_recording(directory: Path) -> Recording:
 
 def file_name(route: str) -> str:
     name = route.strip("/").replace("/", "-").partition("?")[0]
-    return f"{name}-cpu-and-memory.json" if route == CPU_AND_MEMORY else f"{name}{'.json' * (route == SUMMARY) or '.txt'}"
+    return (
+        f"{name}-cpu-and-memory.json" if route == CPU_AND_MEMORY else f"{name}{'.json' * (route == SUMMARY) or '.txt'}"
+    )
 
 
 def _read_scrape(directory: Path) -> Scrape:

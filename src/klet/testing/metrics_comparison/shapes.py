@@ -52,9 +52,7 @@ def shape_of_family(*seen: ScrapedFamily | None) -> FamilyShape:
 
 def series_of(family: ScrapedFamily) -> frozenset[LabelSet]:
     """Return the label sets of a family, without bucket and quantile."""
-    return frozenset(
-        tuple(pair for pair in sample.labels if pair[0] != family.own_label) for sample in family.samples
-    )
+    return frozenset(tuple(pair for pair in sample.labels if pair[0] != family.own_label) for sample in family.samples)
 
 
 def values_of(document: object) -> dict[str, object]:

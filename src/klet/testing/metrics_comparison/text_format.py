@@ -46,9 +46,7 @@ class ScrapedFamily(Struct, frozen=True):
 
     def label_names(self) -> frozenset[tuple[str, ...]]:
         """Return the sets of label names that its samples have."""
-        return frozenset(
-            tuple(name for name, _ in sample.labels if name != self.own_label) for sample in self.samples
-        )
+        return frozenset(tuple(name for name, _ in sample.labels if name != self.own_label) for sample in self.samples)
 
 
 def parse_text(text: str) -> Mapping[str, ScrapedFamily]:
@@ -89,7 +87,9 @@ def _parse_sample(line: str) -> ScrapedSample:
         raise MalformedText(f"no sample: {line[:200]!r}")
     name, labels, value, time = found.groups()
     try:
-        return ScrapedSample(name, tuple(sorted(_parse_labels(labels or ""))), float(value), int(time) if time else None)
+        return ScrapedSample(
+            name, tuple(sorted(_parse_labels(labels or ""))), float(value), int(time) if time else None
+        )
     except ValueError as error:
         raise MalformedText(f"no number: {line[:200]!r}") from error
 
