@@ -4,7 +4,6 @@ cAdvisor knows containerd at one path only, so everything here runs in a mount n
 leads to the private containerd. The pods stay while one agent follows the other.
 """
 
-import asyncio
 import os
 import ssl
 import subprocess
@@ -22,7 +21,6 @@ from klet.aio.clock import Clock
 from klet.api.codec import convert
 from klet.api.config import ConfigMap
 from klet.api.meta import ObjectMeta
-from klet.api.node import Node
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.kube.client import KubeClient

@@ -1,4 +1,4 @@
-"""Which values of two agents must agree, and how well: the load of the pods is fixed, the machine around them is not."""
+"""Which values of two agents must agree, and how well: the load of the pods is fixed, not that of the machine."""
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -77,15 +77,13 @@ def compare_values(upstream: Recording, klet: Recording) -> Iterator[ReportedDif
     theirs_now, ours_now = (values_of(each.second.summary(SUMMARY)) for each in (upstream, klet))
     theirs_then, ours_then = (values_of(each.first.summary(SUMMARY)) for each in (upstream, klet))
     for path in sorted(theirs_now.keys() & ours_now.keys()):
-        if (rule := _find_rule(SUMMARY_RULES, path)) is not None:
-            if rule.agreement is Agreement.RATE:
-                values = [
-                    _growth(then.get(path), now[path])
-                    for then, now in ((theirs_then, theirs_now), (ours_then, ours_now))
-                ]
-            else:
-                values = [theirs_now[path], ours_now[path]]
-            yield from _judge(SUMMARY, rule, path, *values)
+        if (rule := _find_rule(SUMMARY_RULES, path)) is None:
+            continue
+        if rule.agreement is Agreement.RATE:
+            theirs_grown = _growth(theirs_then.get(path), theirs_now[path])
+            yield from _judge(SUMMARY, rule, path, theirs_grown, _growth(ours_then.get(path), ours_now[path]))
+        else:
+            yield from _judge(SUMMARY, rule, path, theirs_now[path], ours_now[path])
 
 
 def agrees(rule: ValueRule, theirs: object, ours: object) -> bool:

@@ -12,7 +12,8 @@ _HOLD: Final = "x=$(head -c 33554432 /dev/zero | tr '\\0' x); while true; do sle
 _TALK: Final = "exec ping -q -s 1000 -i 0.1 $(ip route | awk '/default/ {print $3}')"
 _SERVE: Final = "mkdir /www; echo ok > /www/index.html; exec httpd -f -h /www -p 8080"
 _WRITE: Final = (
-    "head -c 8388608 /dev/zero > /data/file; head -c 4194304 /dev/zero > /layer; head -c 2097152 /dev/zero > /memory/file; "
+    "head -c 8388608 /dev/zero > /data/file; head -c 4194304 /dev/zero > /layer; "
+    "head -c 2097152 /dev/zero > /memory/file; "
     f"""awk 'BEGIN {{ for (i = 0; i < 20000; i++) print "line " i }}'; {_REST}"""
 )
 HALF_DONE: Final = "half-done"
