@@ -53,7 +53,7 @@ class NotComparable(KletError):
     """The comparison can not run, or did not get as far as the measurements."""
 
 
-class Stage(Struct, frozen=True):
+class ComparedNode(Struct, frozen=True):
     """The node, without an agent."""
 
     plane: ControlPlane
@@ -118,7 +118,7 @@ class Stage(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def set_up(*, clock: Clock, report: Callable[[str], None]) -> AsyncIterator[Stage]:
+async def set_up(*, clock: Clock, report: Callable[[str], None]) -> AsyncIterator[ComparedNode]:
     """Start everything but the agent; nothing of it is left when the block is left."""
     check_namespace()
     remove_abandoned(BASE)
@@ -132,7 +132,7 @@ async def set_up(*, clock: Clock, report: Callable[[str], None]) -> AsyncIterato
         node = ClusterNode(name=NODE, directory=containerd.directory / "node", plane=plane, containerd=containerd)
         node.prepare()
         stack.callback(node.unmount_all)
-        yield Stage(plane=plane, node=node, clock=clock, report=report)
+        yield ComparedNode(plane=plane, node=node, clock=clock, report=report)
 
 
 def check_namespace(environment: Mapping[str, str] = os.environ) -> None:
