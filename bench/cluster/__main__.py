@@ -19,6 +19,7 @@ from bench.cluster.load import measure_idle, measure_probed, measure_ready
 from bench.cluster.node import Cluster
 from bench.cluster.publication import measure_publication
 from bench.cluster.restart import measure_restart
+from bench.cluster.scrape import measure_scrape
 from bench.cluster.turns import Ground, Turns
 from bench.floor import SEARCHED, Floor
 from bench.options import conclude, end_in_order, log_line, make_parser, parse
@@ -42,6 +43,7 @@ PARTS = (
     "probed",
     "restart",
     "idle",
+    "scrape",
     "ready",
 )
 
@@ -90,6 +92,7 @@ async def measure_parts(ground: Ground, parts: list[str], *, seconds: float) -> 
         "probed": lambda: measure_probed(ground, seconds=seconds),
         "restart": lambda: measure_restart(ground),
         "idle": lambda: measure_idle(ground, seconds=seconds),
+        "scrape": lambda: measure_scrape(ground, seconds=seconds),
         "ready": lambda: measure_ready(ground),
     }
     rows: list[Row] = []

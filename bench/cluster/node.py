@@ -122,6 +122,10 @@ class Cluster:
         self._api = Api(transport=transport)
         self._nodes = 0
 
+    def scraper(self) -> tuple[Path, Path]:
+        """Return the certificate and the key of a client that may read everything of a node."""
+        return self._identities.client("scraper", ADMINS)
+
     @asynccontextmanager
     async def node(self, program: Program, client: CriClient) -> AsyncIterator[NodeUnderTest]:
         """A node that is ready and has come to rest; afterwards its pods are gone from the API and the runtime."""

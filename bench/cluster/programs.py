@@ -53,6 +53,8 @@ def write_configuration(path: Path, *, containerd: PrivateContainerd, authority:
                 "failCgroupV1": False,
                 "failSwapOn": False,
                 "oomScoreAdj": 0,
+                # The most that any part starts.
+                "maxPods": 300,
                 # As kubeadm writes it; without, every pod is warned about.
                 "clusterDNS": ["10.96.0.10"],
                 "clusterDomain": "cluster.local",

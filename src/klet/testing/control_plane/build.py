@@ -18,6 +18,7 @@ from klet.testing.control_plane.programs import (
     E2E_TEST,
     ETCD,
     GINKGO,
+    METRICS_SERVER,
     NO_NEW_PRIVILEGES,
     ProgramMissing,
     cache_directory,
@@ -28,12 +29,16 @@ from klet.testing.debian_packages import alone, find_cache
 _STAGING: Final = re.compile(r"^\s+(k8s\.io/[a-z0-9-]+) v0\.0\.0(?:\s|$)", re.MULTILINE)
 _ETCD_MODULE: Final = "go.etcd.io/etcd/server/v3"
 _ETCD_CLIENT: Final = re.compile(r"^\s+go\.etcd\.io/etcd/client/v3 (\S+)", re.MULTILINE)
+_METRICS_SERVER_MODULE: Final = "sigs.k8s.io/metrics-server"
+_METRICS_SERVER_RELEASE: Final = "v0.7.2"
+"""It has releases of its own. Later ones need a later Go, or are not in the checksum database."""
 _GO: Final = re.compile(r"^go (\S+)", re.MULTILINE)
 _PACKAGES: Final = {
     ETCD: _ETCD_MODULE,
     GINKGO: "github.com/onsi/ginkgo/v2/ginkgo",
     E2E_TEST: "k8s.io/kubernetes/test/e2e",
     AGNHOST: "k8s.io/kubernetes/test/images/agnhost",
+    METRICS_SERVER: f"{_METRICS_SERVER_MODULE}/cmd/metrics-server",
     NO_NEW_PRIVILEGES: "k8s.io/kubernetes/test/images/nonewprivs",
 }
 """All others are in Kubernetes' cmd/."""
@@ -55,7 +60,8 @@ def build_programs(names: Sequence[str]) -> Path:
     for number, name in enumerate(names, start=1):
         _say(f"building {name} for {release} ({number} of {len(names)}; some minutes, and 6 GB of disk for all)")
         made = target / f".{name}.new"
-        _go(source, environment, *build_command(name, made, release))
+        directory = _take_metrics_server() if name == METRICS_SERVER else source
+        _go(directory, environment, *build_command(name, made, release))
         made.replace(target / name)
     return target
 
@@ -104,6 +110,15 @@ def make_go_mod(upstream: str, release: str) -> str:
     etcd = f"\t{_ETCD_MODULE} {client[1]}\n" if client else ""
     required = f"require (\n\tk8s.io/kubernetes {release}\n{etcd})"
     return f"module klet.dev/upstream\n\ngo {go}\n\n{required}\n\nreplace (\n{replaced})\n"
+
+
+def _take_metrics_server() -> Path:
+    """Return a directory whose go.mod takes metrics-server: it goes with other releases of Kubernetes' modules."""
+    directory = cache_directory() / METRICS_SERVER
+    directory.mkdir(parents=True, exist_ok=True)
+    required = f"require {_METRICS_SERVER_MODULE} {_METRICS_SERVER_RELEASE}"
+    (directory / "go.mod").write_text(f"module klet.dev/metrics-server\n\ngo {OLDEST}\n\n{required}\n")
+    return directory
 
 
 def _source() -> Path:

@@ -33,7 +33,8 @@ CSI: Final = (
     *("csi-node-driver-registrar", "livenessprobe", "csi-external-health-monitor-controller"),
 )
 """What runs in the containers of the suite's CSI drivers. These are of kubernetes-csi, and are not built here."""
-EXTRA: Final = ("kubeadm", ETCD, *SUITE)
+METRICS_SERVER: Final = "metrics-server"
+EXTRA: Final = ("kubeadm", ETCD, METRICS_SERVER, *SUITE)
 """Built when asked for by name. Debian's etcd does too, but is too old for lists that are streamed."""
 
 

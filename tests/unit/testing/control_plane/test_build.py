@@ -36,6 +36,10 @@ def test_kubernetes_is_taken_with_the_etcd_that_it_goes_with():
     [
         pytest.param("kubelet", ("build",), "k8s.io/kubernetes/cmd/kubelet", id="a command of Kubernetes"),
         pytest.param("etcd", ("build",), "go.etcd.io/etcd/server/v3", id="a program of another module"),
+        pytest.param(
+            *("metrics-server", ("build",), "sigs.k8s.io/metrics-server/cmd/metrics-server"),
+            id="a program with releases of its own",
+        ),
         pytest.param("e2e.test", ("test", "-c"), "k8s.io/kubernetes/test/e2e", id="the suite is compiled tests"),
         pytest.param("agnhost", ("build",), "k8s.io/kubernetes/test/images/agnhost", id="a program of test images"),
     ],
