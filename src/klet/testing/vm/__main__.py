@@ -21,6 +21,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from klet.errors import KletError
 from klet.testing.vm.debian import build_disk, cache_size, find_disk, install_klet
@@ -42,7 +43,10 @@ def main(arguments: Sequence[str]) -> int:
             with whole_machine(say, memory=options.memory, cpus=options.cpus) as machine:
                 if options.action == "shell":
                     return machine.stream("exec bash -l", terminal=True)
-                return machine.stream(" ".join(options.command))
+                code = machine.stream(" ".join(options.command))
+                for path in options.copy_out:
+                    machine.copy_out(path, options.into)
+                return code
         small = SmallMachine(
             memory=options.memory,
             cpus=options.cpus,
@@ -66,6 +70,14 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     run.add_argument("--timeout", type=float, default=600, help="seconds for all, in the small machine (default: 600)")
     run.add_argument("--accel", default="", help="QEMU's accelerator, in place of the best that works")
     run.add_argument("--verbose", action="store_true", help="show the kernel's console and times on standard error")
+    run.add_argument(
+        "--copy-out",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="with --real: copy a file or a directory out of the machine afterwards; may be repeated",
+    )
+    run.add_argument("--into", type=Path, default=Path(), metavar="DIR", help="where to (default: here)")
     run.add_argument("command", nargs="+")
     shell = actions.add_parser("shell", help="open a shell in the whole Debian")
     for action in (run, shell):
@@ -85,6 +97,8 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     options, rest = parser.parse_known_args(arguments)
     if rest and options.action != "test":
         parser.error(f"unknown arguments: {' '.join(rest)}")
+    if options.action == "run" and options.copy_out and not options.real:
+        parser.error("--copy-out needs --real: nothing that the small machine writes outlives it")
     return options, rest
 
 
