@@ -3,6 +3,7 @@
   scripts/vm run -- COMMAND…         in the small machine: this machine's files, a kernel with cgroup version 2
   scripts/vm run --real -- COMMAND…  in a whole Debian: systemd, containerd of its packages, klet from its wheel in
                                      /opt/klet/bin, this checkout in /klet, upstream's programs in /opt/upstream
+                                     (--copy-out PATH copies something out of it afterwards)
   scripts/vm shell                   a shell in the whole Debian
   scripts/vm build                   build its disk, if it is not in the cache
   scripts/vm test --real             the tests of the whole machine (tests/machine); more arguments go to pytest
