@@ -120,8 +120,8 @@ def test_power_cuts_while_checkpoints_are_written_lose_nothing(workload):
     machine.run("systemctl daemon-reload")
     before = restarts(node.until_running("steady")["steady"])
     for cut in range(1, CUTS + 1):
-        # containerd does not sync what it records of a container, and the count of restarts is read from that: the
-        # containers of pods that run for some time are on the disk. Of what churns nothing is.
+        # What was written in the last seconds may be lost with the power, and the count of restarts is read from
+        # containerd's records and the logs: those of pods that run for some time are on the disk, of churn nothing is.
         machine.run("sync && systemctl start churn")
         node.until(lambda pods: any(name.startswith("churn") for name in pods), what="churn")
         machine.run(f"sleep {chance.uniform(1, 6):.2f}")
