@@ -16,5 +16,6 @@ def test_marked_integration_tests_pass_in_the_machine(machine):
     result = machine.run(command, timeout=840, check=False)
     assert result.code == 0, result.output[-8000:] + result.errors[-2000:]
     assert " passed" in result.output
-    # Everything that could be missing is there.
-    assert "skipped" not in result.output.splitlines()[-1], result.output[-4000:]
+    # Everything that could be missing is there, and the machine has cgroup version 2 alone.
+    skipped = [line for line in result.output.splitlines() if line.startswith("SKIPPED")]
+    assert [line for line in skipped if "only with cgroup version 1" not in line] == []

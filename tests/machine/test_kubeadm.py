@@ -53,8 +53,9 @@ POLL = timedelta(milliseconds=500)
 
 
 @pytest.fixture
-def packaged(machine, agent):
+def packaged(machine, agent, installed):
     """The machine after `apt-get install kubelet kubeadm`, with nothing of another node on it."""
+    installed.stop()
     program = f"{VENV}/bin/kubelet" if agent == KLET else f"{PROGRAMS}/kubelet"
     clean = f"systemctl stop {UNIT} || true; rm -rf /etc/kubernetes /var/lib/kubelet /etc/default/kubelet"
     machine.run(f"{clean}; mkdir -p {MANIFESTS}; ln -sfn {program} /usr/bin/kubelet")
@@ -68,6 +69,7 @@ def packaged(machine, agent):
         f"systemctl disable -q --now {UNIT}; rm -rf /usr/lib/systemd/system/{UNIT}* /usr/bin/kubelet /usr/bin/kubeadm"
     )
     machine.run(f"{clean}; systemctl daemon-reload")
+    installed.install()
 
 
 async def run(*command: str) -> str:

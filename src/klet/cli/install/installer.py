@@ -9,10 +9,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from klet.api.klet_v1 import FileChange, UnitChange
 from klet.cli.install.marks import FoundFile, find_file
 from klet.cli.install.plan import FoundUnit, InstallPlan, UninstallPlan, WantedFile
-from klet.cli.install.systemd import Systemd, UnitFailed, UnitState
+from klet.cli.install.systemd import Systemd, UnitState
 from klet.cli.progress import CommandProgress
 from klet.host.errors import file_error
 from klet.host.files import make_directories, remove_file, sync_directory, write_atomic
@@ -91,17 +90,6 @@ class Installer:
                 remove_file(aside)
             step.note(f"removed {', '.join(str(path) for path in plan.remove)}" if plan.remove else "none removed")
 
-    async def describe(self, units: Sequence[str], *, actions: Mapping[str, str]) -> tuple[UnitChange, ...]:
-        try:
-            states = {} if self._systemd.why_missing() else await self._systemd.show(units)
-        except UnitFailed:
-            states = {}
-        return tuple(
-            UnitChange(unit, actions.get(unit, "unchanged"), state.active, state.is_enabled)
-            for unit in units
-            for state in (states.get(unit, UnitState(name=unit)),)
-        )
-
     def _found(self, state: UnitState) -> FoundUnit:
         return FoundUnit(
             is_loaded=state.is_loaded,
@@ -110,23 +98,6 @@ class Installer:
             is_idle=state.is_idle,
             revision=self._systemd.running_revision(state),
         )
-
-
-def describe_install(plan: InstallPlan) -> tuple[FileChange, ...]:
-    return (
-        *(FileChange(str(aside), "moved") for _, aside in plan.aside),
-        *(FileChange(str(file.path), "written") for file in plan.write),
-        *(FileChange(str(path), "unchanged") for path in plan.unchanged),
-    )
-
-
-def describe_uninstall(plan: UninstallPlan) -> tuple[FileChange, ...]:
-    restored = {path for _, path in plan.restore}
-    return (
-        *(FileChange(str(path), "removed") for path in plan.remove if path not in restored),
-        *(FileChange(str(path), "restored") for path in sorted(restored)),
-        *(FileChange(str(path), "kept") for path in plan.kept),
-    )
 
 
 def _write(file: WantedFile) -> None:

@@ -12,16 +12,11 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 from klet.api.klet_v1 import InstallReport
 from klet.cli.client import AgentClient
-from klet.cli.install.installer import (
-    Installer,
-    describe_install,
-    describe_uninstall,
-    is_same_file,
-    why_not_kept,
-)
+from klet.cli.install.installer import Installer, is_same_file, why_not_kept
 from klet.cli.install.machine_files import MachineFiles
 from klet.cli.install.marks import FileState, find_file, seal
 from klet.cli.install.plan import InstallPlan, UninstallPlan, WantedFile, WantedUnit, plan_install, plan_uninstall
+from klet.cli.install.reports import InstallReporter
 from klet.cli.install.systemd import Systemd, UnitFailed
 from klet.cli.install.units import (
     KUBELET_UNIT,
@@ -68,6 +63,7 @@ class KubeletForm:
         self._files = files
         self._systemd = systemd
         self._installer = Installer(systemd=systemd, progress=progress)
+        self._reporter = InstallReporter(form="kubelet", state=DEFAULT_ROOT, units=_UNITS, systemd=systemd)
         self._progress = progress
         self._clock = clock
 
@@ -79,7 +75,7 @@ class KubeletForm:
             plan = await self._plan(options, should_start=should_start)
             for file in plan.write:
                 show(file)
-            return await self._report(plan, is_dry_run=True)
+            return await self._reporter.installed(plan, is_dry_run=True)
         with self._locked():
             plan = await self._plan(options, should_start=should_start)
             await self._installer.write(plan)
@@ -106,24 +102,24 @@ class KubeletForm:
     async def _run(self, plan: InstallPlan, *, should_start: bool) -> InstallReport:
         warnings = self._warnings(plan)
         if not should_start:
-            return await self._report(plan, warnings=warnings)
+            return await self._reporter.installed(plan, warnings=warnings)
         try:
             await self._installer.run(plan, _UNITS)
             with self._progress.step("Agent") as step:
                 step.note(f"runs as process {await self._until_healthy()}")
         except UnitFailed as error:
-            return await self._report(plan, warnings=warnings, errors=(str(error),))
-        return await self._report(plan, warnings=warnings, is_ready=True)
+            return await self._reporter.installed(plan, warnings=warnings, errors=(str(error),))
+        return await self._reporter.installed(plan, warnings=warnings, is_ready=True)
 
     async def uninstall(self, *, is_forced: bool, is_dry_run: bool) -> InstallReport:
         """Remove what klet wrote, and put back what was there before. Pods keep running."""
         if is_dry_run:
-            return await self._uninstall_report(await self._uninstall_plan(is_forced=is_forced), is_dry_run=True)
+            return await self._reporter.uninstalled(await self._uninstall_plan(is_forced=is_forced), is_dry_run=True)
         with self._locked():
             plan = await self._uninstall_plan(is_forced=is_forced)
             if not plan.is_nothing:
                 await self._installer.remove(plan, _UNITS)
-        return await self._uninstall_report(plan, is_dry_run=False)
+        return await self._reporter.uninstalled(plan, is_dry_run=False)
 
     async def _uninstall_plan(self, *, is_forced: bool) -> UninstallPlan:
         program, aside = self._files.kubelet_program, self._files.kubelet_aside
@@ -184,42 +180,6 @@ class KubeletForm:
             words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
             return AgentClient(socket_path=agent_socket(words), advise=str).is_healthy()
         return False
-
-    async def _report(
-        self,
-        plan: InstallPlan,
-        *,
-        is_dry_run: bool = False,
-        is_ready: bool = False,
-        warnings: tuple[str, ...] = (),
-        errors: tuple[str, ...] = (),
-    ) -> InstallReport:
-        actions = dict.fromkeys(plan.start, "started") | dict.fromkeys(plan.restart, "restarted")
-        return InstallReport(
-            form="kubelet",
-            state_dir=str(DEFAULT_ROOT),
-            dry_run=is_dry_run,
-            changed=not plan.is_nothing,
-            installed=not is_dry_run,
-            ready=is_ready,
-            files=describe_install(plan),
-            units=await self._installer.describe(_UNITS, actions=actions),
-            errors=errors,
-            warnings=warnings,
-        )
-
-    async def _uninstall_report(self, plan: UninstallPlan, *, is_dry_run: bool) -> InstallReport:
-        actions = dict.fromkeys(plan.stop, "stopped") | dict.fromkeys(plan.restart, "restarted")
-        return InstallReport(
-            form="kubelet",
-            state_dir=str(DEFAULT_ROOT),
-            dry_run=is_dry_run,
-            changed=not plan.is_nothing,
-            installed=bool(plan.kept) or (is_dry_run and not plan.is_nothing),
-            files=describe_uninstall(plan),
-            units=await self._installer.describe(_UNITS, actions=actions),
-            errors=tuple(f"{path} was changed by hand and is kept: --force removes it" for path in plan.kept),
-        )
 
 
 def agent_socket(words: Sequence[str]) -> Path:

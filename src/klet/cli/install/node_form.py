@@ -13,10 +13,11 @@ from klet.aio.clock import Clock
 from klet.api.klet_v1 import InstallReport
 from klet.cli.client import AgentClient, AgentError, AgentUnavailable
 from klet.cli.install.installed import InstalledDaemons
-from klet.cli.install.installer import Installer, Observed, describe_install, describe_uninstall
+from klet.cli.install.installer import Installer, Observed
 from klet.cli.install.machine_files import MachineFiles
 from klet.cli.install.marks import seal
 from klet.cli.install.plan import InstallPlan, UninstallPlan, WantedFile, WantedUnit, plan_install, plan_uninstall
+from klet.cli.install.reports import InstallReporter
 from klet.cli.install.systemd import Systemd, UnitFailed
 from klet.cli.install.units import (
     UnitSettings,
@@ -70,6 +71,7 @@ class NodeForm:
         self._paths = files.unit_paths(self._units)
         self._systemd = systemd
         self._installer = Installer(systemd=systemd, progress=progress)
+        self._reporter = InstallReporter(form="node", state=node.paths.state, units=self._units.all, systemd=systemd)
         self._progress = progress
         self._clock = clock
 
@@ -79,7 +81,7 @@ class NodeForm:
         if options.is_dry_run:
             for file in plan.write:
                 show(file)
-            return await self._report(plan, is_dry_run=True)
+            return await self._reporter.installed(plan, is_dry_run=True)
         make_state_directory(self._node)
         with locked(self._node):
             preparation = NodePreparation(
@@ -91,20 +93,20 @@ class NodeForm:
             plan = self._plan(options, await self._look())
             await self._installer.write(plan)
             if not options.should_start:
-                return await self._report(plan)
+                return await self._reporter.installed(plan)
             try:
                 await self._installer.run(plan, self._units.all)
                 with self._progress.step("Node") as step:
                     step.note(await self._until_ready())
             except UnitFailed as error:
-                return await self._report(plan, errors=(str(error),))
-        return await self._report(plan, is_ready=True)
+                return await self._reporter.installed(plan, errors=(str(error),))
+        return await self._reporter.installed(plan, is_ready=True)
 
     async def uninstall(self, *, should_purge: bool, is_forced: bool, is_dry_run: bool) -> InstallReport:
         """Stop the node, and remove the units; data stays unless it is to be purged."""
         plan = await self._uninstall_plan(is_forced=is_forced)
         if plan.is_nothing or is_dry_run:
-            return await self._uninstall_report(plan, is_dry_run=is_dry_run)
+            return await self._reporter.uninstalled(plan, is_dry_run=is_dry_run)
         had_state = self._node.paths.state.exists()
         make_state_directory(self._node)
         with locked(self._node):
@@ -118,7 +120,7 @@ class NodeForm:
             if should_purge or not had_state:
                 with self._progress.step("State"):
                     purge(self._node)
-        return await self._uninstall_report(plan, is_dry_run=False)
+        return await self._reporter.uninstalled(plan, is_dry_run=False)
 
     async def _look(self) -> Observed:
         return await self._installer.look(self._paths, self._units.all)
@@ -171,38 +173,10 @@ class NodeForm:
             await self._clock.sleep(READY_POLL)
         raise UnitFailed(self._systemd.explain_failure(self._units.agent, f"the node is not Ready: {problem}"))
 
-    async def _report(
-        self, plan: InstallPlan, *, is_dry_run: bool = False, is_ready: bool = False, errors: tuple[str, ...] = ()
-    ) -> InstallReport:
-        actions = dict.fromkeys(plan.start, "started") | dict.fromkeys(plan.restart, "restarted")
-        return InstallReport(
-            form="node",
-            state_dir=str(self._node.paths.state),
-            dry_run=is_dry_run,
-            changed=not plan.is_nothing,
-            installed=not is_dry_run,
-            ready=is_ready,
-            files=describe_install(plan),
-            units=await self._installer.describe(self._units.all, actions=actions),
-            errors=errors,
-        )
-
     async def _uninstall_plan(self, *, is_forced: bool) -> UninstallPlan:
         observed = await self._look()
         return plan_uninstall(
             self._paths, self._units.all, found=observed.files, states=observed.units, is_forced=is_forced
-        )
-
-    async def _uninstall_report(self, plan: UninstallPlan, *, is_dry_run: bool) -> InstallReport:
-        return InstallReport(
-            form="node",
-            state_dir=str(self._node.paths.state),
-            dry_run=is_dry_run,
-            changed=not plan.is_nothing,
-            installed=bool(plan.kept) or (is_dry_run and not plan.is_nothing),
-            files=describe_uninstall(plan),
-            units=await self._installer.describe(self._units.all, actions=dict.fromkeys(plan.stop, "stopped")),
-            errors=tuple(f"{path} was changed by hand and is kept: --force removes it" for path in plan.kept),
         )
 
 

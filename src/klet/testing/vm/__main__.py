@@ -3,6 +3,7 @@
   scripts/vm run -- COMMAND…         in the small machine: this machine's files, a kernel with cgroup version 2
   scripts/vm run --real -- COMMAND…  in a whole Debian: systemd, containerd of its packages, klet from its wheel in
                                      /opt/klet/bin, this checkout in /klet, upstream's programs in /opt/upstream
+                                     (--copy-out PATH copies something out of it afterwards)
   scripts/vm shell                   a shell in the whole Debian
   scripts/vm build                   build its disk, if it is not in the cache
   scripts/vm test --real             the tests of the whole machine (tests/machine); more arguments go to pytest
@@ -21,6 +22,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from klet.errors import KletError
 from klet.testing.vm.debian import build_disk, cache_size, find_disk, install_klet
@@ -42,7 +44,10 @@ def main(arguments: Sequence[str]) -> int:
             with whole_machine(say, memory=options.memory, cpus=options.cpus) as machine:
                 if options.action == "shell":
                     return machine.stream("exec bash -l", terminal=True)
-                return machine.stream(" ".join(options.command))
+                code = machine.stream(" ".join(options.command))
+                for path in options.copy_out:
+                    machine.copy_out(path, options.into)
+                return code
         small = SmallMachine(
             memory=options.memory,
             cpus=options.cpus,
@@ -66,6 +71,14 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     run.add_argument("--timeout", type=float, default=600, help="seconds for all, in the small machine (default: 600)")
     run.add_argument("--accel", default="", help="QEMU's accelerator, in place of the best that works")
     run.add_argument("--verbose", action="store_true", help="show the kernel's console and times on standard error")
+    run.add_argument(
+        "--copy-out",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="with --real: copy a file or a directory out of the machine afterwards; may be repeated",
+    )
+    run.add_argument("--into", type=Path, default=Path(), metavar="DIR", help="where to (default: here)")
     run.add_argument("command", nargs="+")
     shell = actions.add_parser("shell", help="open a shell in the whole Debian")
     for action in (run, shell):
@@ -85,6 +98,8 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     options, rest = parser.parse_known_args(arguments)
     if rest and options.action != "test":
         parser.error(f"unknown arguments: {' '.join(rest)}")
+    if options.action == "run" and options.copy_out and not options.real:
+        parser.error("--copy-out needs --real: nothing that the small machine writes outlives it")
     return options, rest
 
 

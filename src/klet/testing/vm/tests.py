@@ -19,12 +19,18 @@ def run_machine_tests(arguments: Sequence[str], *, chosen: str, cached: bool, sa
     disk = build_disk(say)
     install_klet(disk, say)
     started = time.monotonic()
-    selection = ["-m", "dozen"] if chosen == "dozen" else []
-    paths = [] if any(not word.startswith("-") for word in arguments) else [_DIRECTORY]
-    command = [sys.executable, "-P", "-m", "pytest", *paths, *selection, *arguments]
+    command = [sys.executable, "-P", "-m", "pytest", *choose_tests(arguments, chosen=chosen)]
     code = subprocess.run(command, cwd=REPOSITORY, check=False).returncode
     say(f"the tests took {time.monotonic() - started:.0f} s; {cache_size() / 2**30:.1f} GiB are cached")
     return code
+
+
+def choose_tests(arguments: Sequence[str], *, chosen: str) -> list[str]:
+    """Return pytest's arguments: all tests of the machine, unless the arguments name files or tests of it."""
+    # Not every word without a dash is one: `-k reboot`, `--kubelet upstream`.
+    names_tests = any(word.startswith(_DIRECTORY) for word in arguments)
+    selection = ["-m", "dozen"] if chosen == "dozen" else []
+    return [*([] if names_tests else [_DIRECTORY]), *selection, *arguments]
 
 
 def why_skipped() -> str:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from klet.cli.install.installer import Installer, describe_install, describe_uninstall
+from klet.cli.install.installer import Installer
 from klet.cli.install.marks import seal
 from klet.cli.install.plan import WantedFile, WantedUnit, plan_install, plan_uninstall
+from klet.cli.install.reports import describe_install, describe_uninstall
 from klet.cli.install.systemd import UnitFailed
 
 NAME = "x.service"
