@@ -33,7 +33,7 @@ def unpack_packages(root: Path, *packages: str, suite: str = "", with_needs: boo
     if missing:
         raise PackagesMissing(f"not installed: {', '.join(missing)}")
     with tempfile.TemporaryDirectory(prefix="apt-", dir=root.parent) as scratch:
-        for archive in _download(Path(scratch), suite or own_suite(), packages, with_needs=with_needs):
+        for archive in _download(Path(scratch), suite, packages, with_needs=with_needs):
             run_tool("dpkg-deb", "--extract", str(archive), str(root))
 
 
@@ -60,8 +60,11 @@ def alone(path: Path) -> Iterator[None]:
 
 
 def _download(scratch: Path, suite: str, packages: Sequence[str], *, with_needs: bool) -> list[Path]:
-    """Return the packages, and all they need as if nothing were installed, if that is wanted."""
-    environment = _set_up_apt(scratch, suite)
+    """Return the packages, and all they need as if nothing were installed, if that is wanted.
+
+    Without a release they come from the machine's own sources, with security updates: its lists name these versions.
+    """
+    environment = _set_up_apt(scratch, suite or own_suite()) if suite or with_needs else None
     if not with_needs:
         run_tool("apt-get", "download", "-qq", *packages, environment=environment, directory=scratch)
         return sorted(scratch.glob("*.deb"))
