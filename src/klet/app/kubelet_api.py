@@ -45,6 +45,7 @@ from klet.server.routes.klet import KletRoutes
 from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
 from klet.server.routes.pods import PodRoutes
+from klet.server.routes.stats import StatsRoutes
 from klet.server.routes.streams import StreamRoutes
 from klet.server.runtime_pods import RuntimePods
 from klet.server.tls.certified import CertifiedConnections
@@ -209,6 +210,7 @@ def _build_routes(ports: Ports, agent: Agent, pods: ReportedPods, api: OpenedApi
         StreamRoutes(pods=pods, running=running, runtime=ports.runtime),
         NodeRoutes(configuration=api.configuration, running=running),
         MetricRoutes(registry=agent.metrics),
+        StatsRoutes(summaries=agent.summaries),
     )
     place = api.features.checkpoints
     if place is None:

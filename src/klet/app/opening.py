@@ -22,7 +22,7 @@ from klet.cri.connection import open_connection
 from klet.cri.events import ContainerdEvents, CriEvents
 from klet.events.recorder import EventingRecorder
 from klet.host.addresses import AddressReader
-from klet.host.cgroups.discover import find_hierarchy
+from klet.host.cgroups.discover import find_cgroup_files, find_hierarchy
 from klet.host.cgroups.layout import CgroupMode
 from klet.host.cgroups.manager import CgroupManager, LateUnits, NoUnits, Units
 from klet.host.cgroups.names import CgroupDriver, parse_cgroupfs
@@ -33,8 +33,10 @@ from klet.host.http_client import HttpClient
 from klet.host.kmsg import KMSG, KernelLog, KernelLogRefused
 from klet.host.listening import HostSockets
 from klet.host.machine.cache import MachineCache
+from klet.host.machine.filesystems import FilesystemReader
 from klet.host.oom_counts import CgroupOomCounts, counter_place
 from klet.host.subordinate_ids import read_granted_ids
+from klet.host.usage_host import UsageHost
 from klet.images.node_logins import NodeLoginFiles
 from klet.journal.store import Journal
 from klet.logs.rotated_files import RotatedLogFiles
@@ -205,6 +207,7 @@ async def open_ports(
             termination_files=TerminationFileReader(root=settings.root, threads=termination_threads),
             logs=LogFiles(logs=logs, links=links, threads=threads),
             rotated_logs=rotated_logs,
+            usage=open_usage(settings, threads, clock),
             disk=HostDiskMeter(threads=meter_threads, clock=clock, quotas=NoQuotas()),
             kernel_log=kernel_log,
             oom_counts=CgroupOomCounts(root=counters, file=counter, threads=threads),
@@ -267,6 +270,16 @@ def open_kernel_log(*, in_user_namespace: bool, is_optional: bool, path: Path = 
             raise KernelLogRefused(f"{error} (running in UserNS: enable the gate KubeletInUserNamespace)") from error
         logger.info("Failed to create an oomWatcher (running in UserNS, ignoring)", extra={"error": str(error)})
         return None
+
+
+def open_usage(settings: AgentSettings, threads: Threads, clock: Clock) -> UsageHost:
+    """Return what measures the cgroups of this machine."""
+    return UsageHost(
+        files=find_cgroup_files(),
+        filesystems=FilesystemReader(own=settings.root),
+        threads=threads,
+        clock=clock,
+    )
 
 
 def _find_home() -> Path | None:

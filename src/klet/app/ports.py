@@ -45,6 +45,7 @@ from klet.runtime.kill.termination import TerminationFiles
 from klet.runtime.runtime_class import Handlers, RuntimeClasses
 from klet.runtime.sandboxes import CgroupParents, PodDns
 from klet.runtime.starter import LogLinks
+from klet.stats.collector import StatsHost
 from klet.stats.disk import FilesystemMeter
 from klet.status.checkpoint import SavedStateStore
 from klet.sync.cgroup_step import PodCgroupKeeper, QosKeeper
@@ -159,6 +160,8 @@ class Ports(Struct, frozen=True, kw_only=True):
     termination_files: TerminationFiles
     logs: LogFilesPort
     rotated_logs: RotatableLogs
+    usage: StatsHost
+    """Measures what cgroups use."""
     disk: FilesystemMeter
     """Measures what is on disks."""
     kernel_log: KernelMessages | None

@@ -31,6 +31,7 @@ from klet.host.machine.info import MachineInfo
 from klet.logs.rotation import LogRotationSettings
 from klet.model.features import DEFAULT_FEATURES, PodFeatures
 from klet.model.pod_resources import MEMORY
+from klet.model.stats import SystemCgroups
 from klet.network.dns import DnsSettings
 from klet.node.capacity import machine_capacity
 from klet.node.machine_checks import check_machine
@@ -44,6 +45,7 @@ from klet.runtime.config.sandbox_config import SandboxSettings
 from klet.runtime.config.security import SecuritySettings
 from klet.runtime.crash_backoff import CrashBackoffLimits, choose_crash_backoff
 from klet.runtime.gc_plan import GcPolicy
+from klet.stats.collector import StatsSettings
 
 STARTS_PER_CPU = 4
 """Where many pods are up soonest: with fewer in flight the CPUs idle, with more the runtime gets slower for all."""
@@ -81,6 +83,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     sandbox: SandboxSettings
     container: ContainerSettings
     log_rotation: LogRotationSettings = field(default_factory=LogRotationSettings)
+    stats: StatsSettings = field(default_factory=StatsSettings)
     volume_stats_period: timedelta = timedelta(minutes=1)
     """How often volumes are measured; not at all if it is not positive."""
     dns: DnsSettings
@@ -151,6 +154,13 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
             max_files=config.container_log_max_files,
             workers=config.container_log_max_workers,
             interval=config.container_log_monitor_interval,
+        ),
+        stats=StatsSettings(
+            system=SystemCgroups(
+                kubelet=config.kubelet_cgroups, runtime=flags.runtime_cgroups, misc=config.system_cgroups
+            ),
+            max_age=flags.housekeeping_interval,
+            has_pressure=given.gates.enabled("KubeletPSI"),
         ),
         volume_stats_period=config.volume_stats_agg_period,
         legacy_logs=choose_legacy_logs(Path(config.pod_logs_dir)),

@@ -13,6 +13,7 @@ from klet.app.boards import Boards, build_boards, remembered_pods
 from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
 from klet.app.starting import build_images, build_runtime_parts
+from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.images.pull_secrets import PullSecrets
 from klet.logs.rotation import LogManager
 from klet.metrics import MetricRegistry
@@ -28,11 +29,14 @@ from klet.pleg.pleg import Pleg, PlegSettings
 from klet.pods.store import PodStore
 from klet.probes.manager import ProbeManager
 from klet.probes.prober import Prober
+from klet.resources.names import pods_root
 from klet.runtime.gc import ContainerGc, ContainerRemover
 from klet.runtime.restart import comes_back
+from klet.stats.collector import StatsCollector
 from klet.stats.disk import DiskSettings, NodeDisk
 from klet.stats.disk_metrics import register_volume_durations
 from klet.stats.disk_walker import DiskWalker
+from klet.stats.provider import SummaryProvider, SummarySettings
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import SavedStateKeeper
 from klet.sync.admission import PodAdmission
@@ -76,6 +80,8 @@ class Agent(Struct, frozen=True, kw_only=True):
     volumes: VolumeManager
     loop: SyncLoop
     metrics: MetricRegistry
+    stats: StatsCollector
+    summaries: SummaryProvider
     disk: NodeDisk
     """What is on disks, for the summary."""
 
@@ -210,6 +216,13 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         settings=DiskSettings(root=settings.root, volume_period=settings.volume_stats_period),
         clock=ports.clock,
     )
+    stats = StatsCollector(
+        host=ports.usage,
+        seen=boards.cache,
+        settings=settings.stats,
+        pods_root=partial(_pods_cgroup, ports, settings),
+        clock=ports.clock,
+    )
     # Parts that need the runtime belong here: one that comes late holds up nothing else.
     after_contact = AfterFirstContact(
         contact=ports.contact, prepare=ports.prepare_runtime, parts=(pleg, housekeeping, gc, walker, *logs)
@@ -228,6 +241,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         volumes=manager,
         loop=loop,
         metrics=boards.metrics,
+        stats=stats,
+        summaries=_build_summaries(ports, settings, boards, stats, disk),
         disk=disk,
     )
 
@@ -323,6 +338,35 @@ def _build_loop(
         housekeeping=trigger.ask,
         recorder=ports.recorder,
     )
+
+
+def _build_summaries(
+    ports: Ports, settings: AgentSettings, boards: Boards, stats: StatsCollector, disk: NodeDisk
+) -> SummaryProvider:
+    return SummaryProvider(
+        reader=stats,
+        disk=disk,
+        seen=boards.cache,
+        runtime=ports.runtime,
+        limits=ports.usage.process_limits,
+        settings=SummarySettings(
+            node_name=settings.node_name,
+            booted_at=lambda: ports.machine.info().booted_at,
+            agent_started=ports.clock.now(),
+            has_pressure=settings.stats.has_pressure,
+        ),
+        clock=ports.clock,
+    )
+
+
+def _pods_cgroup(ports: Ports, settings: AgentSettings) -> str:
+    """Return the cgroup of all pods, as the runtime's driver writes it; empty before the runtime has answered."""
+    found = ports.contact.found
+    if found is None:
+        return ""
+    root = parse_cgroupfs(settings.cgroup_root)
+    name = pods_root(root) if settings.cgroups_per_qos else root
+    return cgroup_path(name, CgroupDriver(found.cgroup_driver))
 
 
 def _build_logs(ports: Ports, settings: AgentSettings, boards: Boards) -> tuple[Part, ...]:

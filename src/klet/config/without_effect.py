@@ -111,13 +111,9 @@ FIELDS: Final = (
 )
 
 FLAGS: Final = (
-    Row("runtime-cgroups", "the runtime is not measured"),
     Row("image-credential-provider-config", _PROVIDERS),
     Row("image-credential-provider-bin-dir", _PROVIDERS),
     Row("experimental-mounter-path", "klet mounts by itself"),
-    Row(
-        "housekeeping-interval", "the usage of containers is not measured yet, so nothing is repeated in this interval"
-    ),
     *(Row(flag.name, "klet has no cAdvisor") for flag in KUBELET_FLAGS if flag.section == IGNORED_SECTION),
 )
 
@@ -138,7 +134,7 @@ GATES: Final = _CLIENT_GATES | _names(
     DisableCPUQuotaWithExclusiveCPUs DisableNodeKubeProxyVersion EventedPLEG GenericWorkload GitRepoVolumeDriver
     GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority InPlacePodLevelResourcesVerticalScaling
     InPlacePodVerticalScalingAllocatedStatus InPlacePodVerticalScalingExclusiveCPUs
-    InPlacePodVerticalScalingExclusiveMemory KubeletPSI KubeletPodResourcesDynamicResources
+    InPlacePodVerticalScalingExclusiveMemory KubeletPodResourcesDynamicResources
     KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
     KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
     LocalStorageCapacityIsolationFSQuotaMonitoring MutableCSINodeAllocatableCount NodeLogQuery

@@ -143,6 +143,47 @@ class CgroupPressure(Struct, frozen=True, gc=False):
     io: PSIStats = PSIStats()
 
 
+class FoundCgroup(Struct, frozen=True, gc=False):
+    """A directory of a cgroup; the inode distinguishes it from a later one of the same path."""
+
+    path: str
+    inode: int
+    changed: float
+    """When the directory last changed, in seconds since 1970."""
+
+
+class CgroupRequest(Struct, frozen=True, gc=False):
+    """A cgroup to be read, and what besides its counters."""
+
+    found: FoundCgroup
+    is_container: bool = False
+    """It has a first process, whose limits are read."""
+    has_network: bool = False
+    """The network of its first process is its own."""
+
+
+class CgroupReading(Struct, frozen=True, kw_only=True, gc=False):
+    """What was read of one cgroup, and when by both clocks."""
+
+    read_at: float
+    sampled_at: datetime
+    created_at: datetime
+    cpu: CpuCounters | None = None
+    memory: MemoryCounters | None = None
+    io: tuple[DeviceIo, ...] = ()
+    network: tuple[InterfaceCounters, ...] | None = None
+    processes: ProcessCounters = ProcessCounters()
+    pressure: CgroupPressure = CgroupPressure()
+    oom_events: int = 0
+
+
+class ProcessLimits(Struct, frozen=True):
+    """How many processes the machine may have, and how many it has."""
+
+    maximum: int
+    current: int
+
+
 class CgroupStats(Struct, frozen=True, kw_only=True, gc=False):
     """All of one cgroup, read at one instant."""
 

@@ -20,12 +20,17 @@ from klet.server.routes.klet import KletRoutes
 from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
 from klet.server.routes.pods import PodRoutes
+from klet.server.routes.stats import StatsRoutes
 from klet.server.routes.streams import StreamRoutes
 
-Routes: TypeAlias = HealthRoutes | PodRoutes | StreamRoutes | NodeRoutes | MetricRoutes | CheckpointRoutes | KletRoutes
+Routes: TypeAlias = (
+    HealthRoutes | PodRoutes | StreamRoutes | NodeRoutes | MetricRoutes | StatsRoutes | CheckpointRoutes | KletRoutes
+)
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 FindHandler: TypeAlias = Callable[[Sequence[Routes]], Handler | None]
-R = TypeVar("R", HealthRoutes, PodRoutes, StreamRoutes, NodeRoutes, MetricRoutes, CheckpointRoutes, KletRoutes)
+R = TypeVar(
+    "R", HealthRoutes, PodRoutes, StreamRoutes, NodeRoutes, MetricRoutes, StatsRoutes, CheckpointRoutes, KletRoutes
+)
 
 
 class ListenerKind(StrEnum):
@@ -308,7 +313,10 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
         label="stats",
         endpoints=(
             KubeletEndpoint(
-                ("/stats/summary", "/stats/summary/"), _GET_POST, None, "usage of node and pods", support=_NOT_YET
+                ("/stats/summary", "/stats/summary/"),
+                _GET_POST,
+                _by(StatsRoutes, StatsRoutes.summarize),
+                "what the node and its pods use; `only_cpu_and_memory=true`",
             ),
         ),
     ),

@@ -68,6 +68,7 @@ from klet.simulation.fake_host import (
     MemoryTerminationFiles,
     MemoryVolumes,
 )
+from klet.simulation.fake_usage import MemoryUsageHost
 from klet.sources.merge import PodChangeKind, PodChanges
 from klet.sync.loop import ChangeSource
 from klet.testing.fake_runtime.machine import FakeRuntime
@@ -166,12 +167,14 @@ class SimulatedNode:
     """What the runtime has said of itself; None if it has not answered yet when the agent starts."""
     kernel_log: KernelMessages | None = None
     oom_counts: MemoryOomCounts = field(default_factory=MemoryOomCounts)
+    usage: MemoryUsageHost = field(init=False)
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     log_rotation: LogRotationSettings = field(default_factory=LogRotationSettings)
 
     def __post_init__(self) -> None:
         self.logs = MemoryLogs(sink=self.files.sink)
         self.journal = MemoryJournal(clock=self.clock)
+        self.usage = MemoryUsageHost(clock=self.clock)
 
     @asynccontextmanager
     async def run_agent(
@@ -266,6 +269,7 @@ class SimulatedNode:
             termination_files=MemoryTerminationFiles(sink=self.files.sink),
             logs=wrap(self.logs, "logs"),
             rotated_logs=wrap(self.logs, "logs"),
+            usage=self.usage,
             disk=self.disk,
             kernel_log=self.kernel_log,
             oom_counts=self.oom_counts,

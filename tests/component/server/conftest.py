@@ -20,6 +20,7 @@ from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.api.container_status import ContainerState, ContainerStateRunning, ContainerStatus
 from klet.api.pod import Pod, PodStatus
+from klet.api.stats import NodeStats, Summary
 from klet.certs.maker import AuthorityFiles, CertificateMaker
 from klet.certs.messages import Purpose, Template
 from klet.cri.client import CriClient
@@ -45,6 +46,7 @@ from klet.server.routes.health import HealthCheck, HealthRoutes
 from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
 from klet.server.routes.pods import PodRoutes
+from klet.server.routes.stats import StatsRoutes
 from klet.server.routes.streams import StreamRoutes
 from klet.server.runtime_pods import RuntimePods
 from klet.server.tls.certified import CertifiedConnections
@@ -67,6 +69,14 @@ UID = "web-uid"
 MIRROR_UID = "web-mirror-uid"
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class EmptySummaries:
+    """A node of which nothing is known but its name."""
+
+    async def summary(self, *, only_cpu_and_memory: bool = False) -> Summary:
+        del only_cpu_and_memory
+        return Summary(node=NodeStats(node_name="node", start_time=None), pods=())
 
 
 @dataclass(frozen=True)
@@ -247,6 +257,7 @@ class Kubelet:
             StreamRoutes(pods=self.pods, running=running, runtime=client),
             NodeRoutes(configuration=b'{"port":10250}', running=running),
             MetricRoutes(registry=MetricRegistry()),
+            StatsRoutes(summaries=EmptySummaries()),
         )
 
     async def connect(self, name: str | None = "admin") -> Connection:

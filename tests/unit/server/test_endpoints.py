@@ -22,7 +22,7 @@ UPSTREAM = {
     **dict.fromkeys(("/healthz/log", "/healthz/syncloop"), (ANY, READ, KEPT, SERVED)),
     "/healthz/device-plugin": (ANY, READ, KEPT, NOT_YET),
     **dict.fromkeys(("/pods", "/pods/"), (GET, READ, KEPT, SERVED)),
-    **dict.fromkeys(("/stats/summary", "/stats/summary/"), (STREAM, READ, KEPT, NOT_YET)),
+    **dict.fromkeys(("/stats/summary", "/stats/summary/"), (STREAM, READ, KEPT, SERVED)),
     "/metrics": (ANY, READ, KEPT, SERVED),
     **dict.fromkeys(("/metrics/cadvisor", "/metrics/resource"), (ANY, READ, KEPT, NOT_YET)),
     **dict.fromkeys(("/metrics/probes", "/metrics/slis"), (ANY, READ, KEPT, NOT_YET)),

@@ -1,9 +1,11 @@
 """Finds the cgroup hierarchies of the machine."""
 
+import os
 import re
 from pathlib import Path
 
 from klet.host.cgroups.layout import CGROUP_ROOT, detect_layout
+from klet.host.cgroups.samples import V1Files, V2Files
 from klet.host.cgroups.v1 import V1Hierarchy
 from klet.host.cgroups.v2 import V2Hierarchy
 from klet.host.errors import CgroupMissing
@@ -28,6 +30,16 @@ def find_hierarchy(
             controllers=layout.controllers, hugepage_sizes=sizes, mode=layout.mode, unified=layout.unified
         )
     return V2Hierarchy(root=root, hugepage_sizes=sizes)
+
+
+def find_cgroup_files(*, mountinfo: Path = Path("/proc/self/mountinfo"), root: Path = CGROUP_ROOT) -> V1Files | V2Files:
+    """Return what reads the counters of cgroups."""
+    layout = detect_layout(parse_mountinfo(read_text(mountinfo)), root)
+    if layout is None:
+        raise CgroupMissing(f"no cgroup filesystem is mounted at {root} or below it")
+    if layout.controllers:
+        return V1Files(controllers=layout.controllers, ticks_per_second=os.sysconf("SC_CLK_TCK"))
+    return V2Files(root=root)
 
 
 def find_hugepage_sizes(directory: Path = Path("/sys/kernel/mm/hugepages")) -> tuple[int, ...]:
