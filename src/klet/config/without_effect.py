@@ -64,8 +64,16 @@ FIELDS: Final = (
     Row("hairpinMode", _UPSTREAM),
     Row("volumePluginDir", "there are no FlexVolumes"),
     Row("contentType", _JSON, honoured="application/json"),
-    Row("kubeletCgroups", "the agent stays in the cgroup in which it was started"),
-    Row("systemCgroups", "processes stay in the cgroups in which they are"),
+    Row(
+        "kubeletCgroups",
+        "the agent stays in the cgroup in which it was started: it only names what the summary shows as `kubelet`",
+        is_partly=True,
+    ),
+    Row(
+        "systemCgroups",
+        "processes stay in the cgroups in which they are: it only names what the summary shows as `misc`",
+        is_partly=True,
+    ),
     Row("cpuManagerPolicy", _CPUS, is_partly=True),
     Row("cpuManagerPolicyOptions", _CPUS),
     Row("cpuManagerReconcilePeriod", _CPUS),

@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 MOST_CGROUPS: Final = 4000
-BATCH: Final = 16
+BATCH: Final = 8
 _IGNORED: Final = ".mount"
 """systemd's cgroups of mounts, which cAdvisor leaves out too."""
 

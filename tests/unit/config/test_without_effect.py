@@ -126,9 +126,9 @@ def test_every_gate_acts_or_stands_in_the_table():
                      "the Node reports as allocatable: no cgroup keeps pods from using it", id="a reservation"),
         pytest.param({"shutdownGracePeriod": "30s"}, "shutdownGracePeriod has no effect yet: pods are not stopped in "
                      "order when the machine shuts down", id="a shutdown in order"),
-        pytest.param({"featureGates.KubeletPSI": False, "featureGates.VolumeLimitScaling": True},
+        pytest.param({"featureGates.KubeletSeparateDiskGC": False, "featureGates.VolumeLimitScaling": True},
                      "featureGates (--feature-gates): klet does not ask about these gates yet: "
-                     "KubeletPSI=false, VolumeLimitScaling=true", id="gates"),
+                     "KubeletSeparateDiskGC=false, VolumeLimitScaling=true", id="gates"),
     ],
 )  # fmt: skip
 def test_warned_of_once(with_file, fields, warning):
@@ -138,9 +138,8 @@ def test_warned_of_once(with_file, fields, warning):
 @pytest.mark.parametrize(
     ("flags", "warning"),
     [
-        pytest.param(["--housekeeping-interval=1s"], "--housekeeping-interval has no effect yet: the usage of "
-                     "containers is not measured yet, so nothing is repeated in this interval",
-                     id="a flag without a field"),
+        pytest.param(["--experimental-mounter-path=/x"], "--experimental-mounter-path has no effect yet: klet mounts "
+                     "by itself", id="a flag without a field"),
         pytest.param(["--boot-id-file=/x"], "--boot-id-file has no effect yet: klet has no cAdvisor", id="cAdvisor"),
         pytest.param(["--image-gc-low-threshold=50"], "imageGCLowThresholdPercent (--image-gc-low-threshold) has no "
                      "effect yet: unused images are not removed", id="a flag for a field"),
@@ -156,7 +155,9 @@ def test_flags_warned_of_once(with_file, flags, warning):
         pytest.param({}, [], id="nothing"),
         pytest.param({"evictionPressureTransitionPeriod": "0s", "imageMinimumGCAge": "0s"}, [], id="as kubeadm writes"),
         pytest.param({"evictionSoft": {}, "containerLogMaxFiles": 5, "cpuManagerPolicy": "none"}, [], id="defaults"),
-        pytest.param({}, ["--housekeeping-interval=10s", "--containerd-namespace=k8s.io"], id="the defaults of flags"),
+        pytest.param({}, ["--experimental-mounter-path=", "--containerd-namespace=k8s.io"], id="the defaults of flags"),
+        pytest.param({"featureGates.KubeletPSI": False}, ["--housekeeping-interval=1s", "--runtime-cgroups=/runtime"],
+                     id="what the statistics take account of"),
         pytest.param({"serializeImagePulls": False}, [], id="what klet does anyway"),
         pytest.param({"makeIPTablesUtilChains": False, "imageGCHighThresholdPercent": 100}, [], id="what it lacks"),
         pytest.param({"featureGates.KubeletPSI": True}, [], id="a gate as it is"),

@@ -1,0 +1,101 @@
+"""`/stats/summary` of real pods on real containerd: what they are known to use is what it shows."""
+
+import asyncio
+import json
+import socket
+
+import pytest
+
+MIB = 1 << 20
+HELD = 64 * MIB
+QUOTA = 300
+"""Thousandths of a CPU."""
+
+
+@pytest.fixture
+def burner(manifest):
+    pod = manifest("burner", main="while :; do :; done")
+    pod["spec"]["containers"][0]["resources"] = {"limits": {"cpu": f"{QUOTA}m"}, "requests": {"cpu": "10m"}}
+    return pod
+
+
+@pytest.fixture
+def holder(manifest):
+    # A file in memory is neither given back nor counted as reclaimable.
+    pod = manifest(
+        "holder", main=f"dd if=/dev/zero of=/held/file bs=1M count={HELD // MIB} && echo held && exec sleep 1000"
+    )
+    pod["spec"]["volumes"] = [{"name": "held", "emptyDir": {"medium": "Memory"}}]
+    container = pod["spec"]["containers"][0]
+    container["volumeMounts"] = [{"name": "held", "mountPath": "/held"}]
+    container["resources"] = {"limits": {"memory": "256Mi"}}
+    return pod
+
+
+async def summarize(agent, query=""):
+    async with agent.session.get(f"http://agent/stats/summary{query}") as answer:
+        text = await answer.text()
+        assert (answer.status, answer.content_type) == (200, "application/json"), text
+    return json.loads(text)
+
+
+def by_name(summary):
+    return {pod["podRef"]["name"].removesuffix("-node"): pod for pod in summary["pods"]}
+
+
+async def test_known_use_of_cpu_and_memory_is_shown(node, burner, holder):
+    async with node.run() as agent:
+        node.write("burner", burner)
+        node.write("holder", holder)
+        await agent.recorded("burner", "Ready")
+        await agent.said("holder", "main", until="held")
+        before = await summarize(agent)
+        await asyncio.sleep(10.5)  # a snapshot is handed out again for ten seconds
+        after = await summarize(agent)
+    pods = by_name(after)
+    assert set(pods) == {"burner", "holder"}
+    for stats in (pods["burner"], pods["burner"]["containers"][0]):
+        assert stats["cpu"]["usageNanoCores"] == pytest.approx(QUOTA * 1_000_000, rel=0.1)
+    used = pods["burner"]["cpu"]["usageCoreNanoSeconds"] - by_name(before)["burner"]["cpu"]["usageCoreNanoSeconds"]
+    assert used > 0
+    [container] = pods["holder"]["containers"]
+    assert container["memory"]["workingSetBytes"] == pytest.approx(HELD, rel=0.05)
+    assert container["memory"]["availableBytes"] == 256 * MIB - container["memory"]["workingSetBytes"]
+    assert pods["holder"]["memory"]["workingSetBytes"] >= container["memory"]["workingSetBytes"]
+    assert pods["holder"]["process_stats"]["process_count"] == 1
+    node_stats = after["node"]
+    assert node_stats["memory"]["workingSetBytes"] > HELD
+    assert node_stats["cpu"]["usageNanoCores"] > QUOTA * 1_000_000 * 0.9
+    assert {each["name"] for each in node_stats["systemContainers"]} >= {"pods"}
+    assert node_stats["rlimit"]["curproc"] > 0
+    assert node_stats["fs"]["capacityBytes"] > 0
+    assert node_stats["runtime"]["imageFs"]["capacityBytes"] > 0
+
+
+async def test_the_first_request_has_a_rate_and_only_what_is_asked_for(node, burner):
+    async with node.run() as agent:
+        node.write("burner", burner)
+        await agent.recorded("burner", "Ready")
+        summary = await summarize(agent, "?only_cpu_and_memory=true")
+    [pod] = summary["pods"]
+    assert set(pod) == {"podRef", "startTime", "containers", "cpu", "memory", "swap"}
+    assert pod["cpu"]["usageNanoCores"] > 0
+    assert "usageNanoCores" in summary["node"]["cpu"]
+
+
+async def test_a_pod_with_a_network_of_its_own_shows_its_traffic(node, manifest):
+    async with node.run() as agent:
+        node.write("web", manifest("web", main="exec sleep 1000"))
+        node.write("host", manifest("host", spec={"hostNetwork": True}, main="exec sleep 1000"))
+        await agent.recorded("host", "Ready")
+        await agent.recorded("web", "Ready")
+        address = (await agent.pod("web")).status.pod_ip
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            for _ in range(100):
+                sender.sendto(b"x" * 1000, (address, 9))
+        pods = by_name(await summarize(agent))
+    [interface] = pods["web"]["network"]["interfaces"]
+    assert interface["name"] == pods["web"]["network"]["name"] == "eth0"
+    assert 100 * 1000 < interface["rxBytes"] == pods["web"]["network"]["rxBytes"] < 200 * 1000
+    assert interface["txBytes"] > 0  # it answers that the port is closed
+    assert "network" not in pods["host"]
