@@ -26,6 +26,8 @@ class HostVolume(Struct, frozen=True):
     """Its SELinux label may be changed, because it is there for the pod alone."""
     gid: str = ""
     """The group that can use it, as its PersistentVolume says; empty if it says nothing."""
+    inner_name: str = ""
+    """What its directories are called; empty if that is what the pod calls it."""
 
 
 def volume_gid(annotations: Mapping[str, str]) -> str:

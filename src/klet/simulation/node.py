@@ -304,6 +304,8 @@ class SimulatedNode:
             return NodeVolumes(
                 plugins=(MemoryPlugin(volumes=volumes),),
                 directories=volumes,
+                claims=objects.claims,
+                find_node=objects.find_node,
                 objects=objects.referred,
                 trust=objects.trust,
                 certificates=objects.certificates,
@@ -316,6 +318,7 @@ class SimulatedNode:
             certificates=objects.certificates,
             node=node,
             mounter=self.directories.mounts,
+            recorder=self.journal,
             threads=self.directories.threads,
             clock=self.clock,
             has_api=objects.has_api,
