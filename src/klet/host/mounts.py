@@ -156,7 +156,7 @@ def bind(
 
 
 def restrict_bind(target: Path, options: Iterable[str]) -> None:
-    """Give a bind mount the options that it does not have yet. What only a filesystem as a whole can have is ignored."""
+    """Give a bind mount the options that it does not have yet. What only a whole filesystem can have is ignored."""
     flags, _ = parse_mount_options(options)
     wanted = flags & _OF_ONE_MOUNT
     if wanted & ~_present_flags(target):

@@ -1,6 +1,5 @@
 """Mounts that exist only in a dictionary: plain directories stand for memory and huge pages."""
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -35,7 +34,7 @@ class NotedMounts:
     def bind(self, source: int, target: Path) -> None:
         if self.error is not None:
             raise self.error
-        self.mounts[target] = (os.readlink(f"/proc/self/fd/{source}"), BOUND, ())
+        self.mounts[target] = (str(Path(f"/proc/self/fd/{source}").readlink()), BOUND, ())
 
     def restrict(self, target: Path, options: Iterable[str]) -> None:
         source, kind, _ = self.mounts[target]
@@ -47,7 +46,7 @@ class NotedMounts:
         return path in self.mounts
 
     def shown_at(self, source: int) -> list[str]:
-        path = os.readlink(f"/proc/self/fd/{source}")
+        path = str(Path(f"/proc/self/fd/{source}").readlink())
         return [str(target) for target, (bound, kind, _) in self.mounts.items() if (bound, kind) == (path, BOUND)]
 
     def mounted_at(self, path: Path) -> MountedMedium | None:

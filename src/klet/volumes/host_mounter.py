@@ -56,7 +56,7 @@ class HostMounter:
 
     def shown_at(self, source: int) -> tuple[str, ...]:
         with doing("look at", Path(f"/proc/self/fd/{source}")):
-            path = os.readlink(f"/proc/self/fd/{source}")
+            path = str(Path(f"/proc/self/fd/{source}").readlink())
         return find_references(list_mounts(), path)
 
 
