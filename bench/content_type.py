@@ -59,7 +59,7 @@ def build_pod(number: int) -> dict[str, Any]:
         "terminationMessagePolicy": "File",
         "imagePullPolicy": "IfNotPresent",
     }
-    fields = {f"f:field{each}": {".": {}, "f:name": {}, "f:value": {}} for each in range(40)}
+    fields: dict[str, object] = {f"f:field{each}": {".": {}, "f:name": {}, "f:value": {}} for each in range(40)}
     return {
         "metadata": {
             "name": f"app-6d4b75cb6d-{number:05}",

@@ -29,7 +29,7 @@ from klet.probes.handler import ProbeOutcome, ProbeTarget, Question
 from klet.probes.manager import ProbeManager
 from klet.probes.prober import Prober
 from klet.probes.results import ProbeResults
-from klet.runtime.restart import restarts_after
+from klet.runtime.restart import comes_back
 from klet.status.board import StatusBoard
 from klet.testing.builders import make_container, make_pod
 from klet.wire import cri_v1_pb2 as cri
@@ -135,7 +135,7 @@ async def measure_probes(port: int, rate: int, seconds: int) -> float:
         statuses=board,
         results=results,
         prober=prober,
-        restarts=restarts_after,
+        restarts=comes_back,
         recorder=MemoryJournal(clock=clock),
         clock=clock,
         randomness=random.Random(0),

@@ -138,5 +138,5 @@ def render_json(rows: Sequence[Row]) -> str:
 
 
 def _number(value: float, unit: str) -> str:
-    digits = 2 if unit in {"s", "%"} else 0
+    digits = 2 if unit in {"s", "ms", "%"} else 0
     return f"{value:.{digits}f} {unit}".strip()

@@ -13,6 +13,7 @@ from pathlib import Path
 import uvloop
 
 from bench.cluster.config_maps import measure_config_maps
+from bench.cluster.follow import measure_follow
 from bench.cluster.lives import measure_deletion, measure_exits, measure_many, measure_one
 from bench.cluster.load import measure_idle, measure_probed, measure_ready
 from bench.cluster.node import Cluster
@@ -37,6 +38,7 @@ PARTS = (
     "configmap",
     "news-10",
     "news-100",
+    "follow",
     "probed",
     "restart",
     "idle",
@@ -84,6 +86,7 @@ async def measure_parts(ground: Ground, parts: list[str], *, seconds: float) -> 
         "configmap": lambda: measure_config_maps(ground),
         "news-10": lambda: measure_publication(ground, 10),
         "news-100": lambda: measure_publication(ground, 100),
+        "follow": lambda: measure_follow(ground),
         "probed": lambda: measure_probed(ground, seconds=seconds),
         "restart": lambda: measure_restart(ground),
         "idle": lambda: measure_idle(ground, seconds=seconds),

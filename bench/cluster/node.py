@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import ssl
 import time
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+
+import aiohttp
 
 from bench.cluster.programs import Ports, Program, write_configuration
 from bench.cluster.watch import PATIENCE, Watch, is_ready, open_watch
@@ -16,7 +19,7 @@ from bench.process import AgentProcess
 from klet.cri.client import CriClient
 from klet.kube.transport import HttpRequest, Transport
 from klet.testing.containerd import PrivateContainerd
-from klet.testing.control_plane.identities import ControlPlaneIdentities, node_user
+from klet.testing.control_plane.identities import ADMINS, ControlPlaneIdentities, node_user
 from klet.testing.leftovers import undo_mounts
 
 SETTLE = 3.0
@@ -67,6 +70,14 @@ class NodeUnderTest:
     pods: Watch
     ready_after: float
     """Seconds from the start of the process to the moment a client saw that the new node is ready."""
+    tls: ssl.SSLContext
+    """For the agent's own API, as an administrator."""
+
+    def open_session(self) -> aiohttp.ClientSession:
+        """Return a client of the agent's own API."""
+        connector = aiohttp.TCPConnector(ssl=self.tls)
+        base = f"https://127.0.0.1:{self.ports.api}"
+        return aiohttp.ClientSession(base, connector=connector, timeout=aiohttp.ClientTimeout())
 
     async def create(self, manifests: Sequence[dict[str, object]]) -> list[float]:
         """Bind pods to the node, all at once; when each was asked for."""
@@ -137,6 +148,7 @@ class Cluster:
                     api=self._api,
                     pods=pods,
                     ready_after=ready - began,
+                    tls=self._admin_tls(),
                 )
             finally:
                 await process.end(kill=True)
@@ -146,6 +158,14 @@ class Cluster:
                 await self._api.remove_now(f"/api/v1/nodes/{name}")
                 await remove_all(client)
                 undo_mounts(directory)
+
+    def _admin_tls(self) -> ssl.SSLContext:
+        tls = ssl.create_default_context()
+        # Each agent signs the certificate of its API itself.
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+        tls.load_cert_chain(*self._identities.client("scraper", ADMINS))
+        return tls
 
     def _prepare(self, program: Program, name: str, directory: Path) -> tuple[tuple[str, ...], Ports]:
         configuration = directory / "config.json"

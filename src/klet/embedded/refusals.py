@@ -101,6 +101,10 @@ def unauthorized() -> RequestRefused:
     return _refused(401, "Unauthorized", "Unauthorized")
 
 
+def forbidden(kind: Kind, name: str, why: str) -> RequestRefused:
+    return _about(kind, name, 403, "Forbidden", f'{resource_of(kind)} "{name}" is forbidden: {why}')
+
+
 def internal(why: str) -> RequestRefused:
     details = StatusDetails(causes=(StatusCause(message=why),))
     return _refused(500, "InternalError", f"Internal error occurred: {why}", details)

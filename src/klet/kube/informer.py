@@ -34,6 +34,9 @@ HEALTHY_AFTER: Final = timedelta(minutes=2)
 """A watch that held this long has ended in the ordinary way: the next one begins at once."""
 STEADY_AFTER: Final = timedelta(seconds=5)
 """A watch that held this long had a server: delays that grew while there was none start from the first again."""
+AUTHORIZER_LAG: Final = tuple(timedelta(milliseconds=each) for each in (25, 50, 100, 200, 400))
+"""The node authorizer learns of a pod from a watch of its own, so it may refuse what the pod refers to for a moment
+after this node has the pod. A pod waits for its objects, so a refused first list is retried after these delays."""
 
 
 class RetryPace(Enum):
@@ -111,6 +114,7 @@ class Informer(Generic[T]):
     async def run(self) -> None:
         """List and watch until cancelled. A failure is logged, and retried after a growing delay."""
         delays = self._new_delays()
+        early = iter(AUTHORIZER_LAG)
         was_expired = is_expired = False
         while True:
             began = self._clock.monotonic()
@@ -124,6 +128,10 @@ class Informer(Generic[T]):
                 self._version = ""
                 logger.debug("Watch is too old", extra={"error": str(error)})
             except KubeError as error:
+                if not self.is_synced and isinstance(error, Forbidden) and (soon := next(early, None)) is not None:
+                    logger.debug("Not allowed yet", extra={"error": str(error)})
+                    await self._pause(soon, is_away=False)
+                    continue
                 is_away = error.is_reported_elsewhere
                 what = {"resource": kind_of(self._struct).plural, "namespace": self._scope.namespace}
                 logger.log(level_for(error), "Not following the API server", extra={**what, "error": str(error)})

@@ -8,9 +8,10 @@ from datetime import timedelta
 import pytest
 
 from klet.api.config import ConfigMap
+from klet.api.kinds import kind_of
 from klet.embedded import refusals
 from klet.embedded.faults import Cut, DelayAnswer, FallSilent, RefuseRequest
-from klet.kube.informer import FIRST_DELAY, Informer, InformerSettings, ObjectKey
+from klet.kube.informer import AUTHORIZER_LAG, FIRST_DELAY, Informer, InformerSettings, ObjectKey
 from klet.kube.throttle import Unlimited
 from klet.kube.watch import Watcher, WatchPatience, WatchScope
 from klet.testing.clock import FastClock
@@ -93,6 +94,41 @@ async def test_a_server_without_streaming_lists_is_listed(cluster, refusal):
             assert await changes.get() == ObjectKey("default", "b")
         task.cancel()
     assert len(informer.all()) == 2
+
+
+class RecordingClock(FastClock):
+    """Remembers how long it was asked to sleep."""
+
+    def __init__(self):
+        super().__init__()
+        self.slept = []
+
+    async def sleep(self, duration):
+        self.slept.append(duration)
+        await super().sleep(duration)
+
+
+@pytest.mark.parametrize(
+    ("refusals_before", "is_early"),
+    [
+        pytest.param(1, True, id="at once while the authorizer may not know the pod yet"),
+        pytest.param(len(AUTHORIZER_LAG), True, id="several times"),
+        pytest.param(len(AUTHORIZER_LAG) + 1, False, id="as after any other error if it goes on"),
+    ],
+)
+async def test_a_forbidden_first_list_is_retried(cluster, refusals_before, is_early):
+    clock = RecordingClock()
+    settings = InformerSettings(cluster.client, cluster.watcher, clock, random.Random(1))
+    informer = Informer(struct=ConfigMap, scope=WatchScope("default"), settings=settings)
+    await cluster.put("a")
+    refusal = RefuseRequest(refusals.forbidden(kind_of(ConfigMap), "a", "no relationship found"))
+    cluster.api.faults.plan(refusal, applies=lambda ask: ask.is_watch, times=refusals_before)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(informer.run())
+        await informer.until_synced()
+        task.cancel()
+    assert len(clock.slept) == refusals_before
+    assert (max(clock.slept) < FIRST_DELAY) is is_early
 
 
 @pytest.mark.parametrize("fault", [RefuseRequest(refusals.internal("boom")), Cut()], ids=["an error", "a cut"])

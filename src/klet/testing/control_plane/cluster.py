@@ -4,9 +4,9 @@ Authorization is Node and RBAC with NodeRestriction, as kubeadm sets it up, and 
 """
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +28,8 @@ FIRST_SERVICE: Final = "10.96.0.1"
 START_LIMIT: Final = timedelta(seconds=90)
 _POLL: Final = timedelta(milliseconds=50)
 _REQUEST_TIMEOUT: Final = timedelta(seconds=10)
+_NO_RELATIONSHIP: Final = "no relationship found between node"
+_AUTHORIZER_LAG: Final = timedelta(seconds=5)
 _AUDIT_POLICY: Final = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -98,13 +100,38 @@ class ControlPlane(Struct, frozen=True):
 
     def refused(self, user: str, *, program: str = "klet/") -> list[str]:
         """Return what was not allowed to a user: what a program asked for, and why not."""
-        return [
-            f"{event['user']['username']}: {event['verb']} {event['requestURI']}: {event['responseStatus']}"
-            for event in self.audited()
-            if event.get("responseStatus", {}).get("code") in (401, 403)
-            and event["user"]["username"] == user
-            and program in event.get("userAgent", "")
-        ]
+        return list_refused(self.audited(), user=user, program=program)
+
+
+def list_refused(audited: Sequence[dict[str, Any]], *, user: str, program: str) -> list[str]:
+    """Return the refused requests of a program, with the reasons."""
+    events = [event for event in audited if event["user"]["username"] == user and program in event.get("userAgent", "")]
+    return [
+        f"{event['user']['username']}: {event['verb']} {event['requestURI']}: {event['responseStatus']}"
+        for number, event in enumerate(events)
+        if _code(event) in (401, 403) and not _was_early(event, events[number + 1 :])
+    ]
+
+
+def _code(event: dict[str, Any]) -> int:
+    return int(event.get("responseStatus", {}).get("code", 0))
+
+
+def _was_early(refused: dict[str, Any], later: Sequence[dict[str, Any]]) -> bool:
+    """Return whether the node authorizer refused a request only because it had not seen the pod yet.
+
+    It follows pods by a watch of its own, and a node can be faster. The same request is allowed within seconds then.
+    """
+    if _NO_RELATIONSHIP not in str(refused["responseStatus"].get("message", "")):
+        return False
+    at = datetime.fromisoformat(refused["requestReceivedTimestamp"])
+    return any(
+        _code(event) in (200, 201)
+        and event["verb"] == refused["verb"]
+        and event.get("objectRef") == refused.get("objectRef")
+        and timedelta() <= datetime.fromisoformat(event["requestReceivedTimestamp"]) - at <= _AUTHORIZER_LAG
+        for event in later
+    )
 
 
 @asynccontextmanager
