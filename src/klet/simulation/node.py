@@ -238,7 +238,7 @@ class SimulatedNode:
     ) -> Ports:
         """Return the ports of this machine. `wrap` may put something around them."""
         randomness = random.Random(seed)
-        objects = objects or standalone_objects({})
+        objects, recorder = objects or standalone_objects({}), recorder or self.journal
         volumes = wrap(self.volumes, "sub paths")
         containers = simulated_container_ports(
             client,
@@ -256,7 +256,7 @@ class SimulatedNode:
             runtime=client,
             images=client,
             events=(ContainerdEvents(connection=client.runtime), CriEvents(runtime=client)),
-            recorder=recorder or self.journal,
+            recorder=recorder,
             changes=wanted,
             files=wrap(self.files, "files"),
             cgroups=wrap(self.cgroups, "cgroups"),
@@ -275,7 +275,7 @@ class SimulatedNode:
             node_ips=lambda: ("192.0.2.1",),
             randomness=randomness,
             containers=containers,
-            volumes=self._build_volumes(objects, volumes, containers.resources),
+            volumes=self._build_volumes(objects, volumes, containers.resources, recorder),
             node_logins=NoNodeLogins(),
             saved_state=self.checkpoint.left,
             saved_state_store=wrap(self.checkpoint, "memory"),
@@ -299,7 +299,9 @@ class SimulatedNode:
             parts=(),
         )
 
-    def _build_volumes(self, objects: NodeObjects, volumes: MemoryVolumes, node: NodeResources) -> NodeVolumes:
+    def _build_volumes(
+        self, objects: NodeObjects, volumes: MemoryVolumes, node: NodeResources, recorder: CauseRecorder
+    ) -> NodeVolumes:
         if self.directories is None:
             return NodeVolumes(
                 plugins=(MemoryPlugin(volumes=volumes),),
@@ -318,7 +320,7 @@ class SimulatedNode:
             certificates=objects.certificates,
             node=node,
             mounter=self.directories.mounts,
-            recorder=self.journal,
+            recorder=recorder,
             threads=self.directories.threads,
             clock=self.clock,
             has_api=objects.has_api,

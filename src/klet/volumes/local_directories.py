@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from klet.api.validation.formats import has_backsteps
+from klet.errors import KletError
 from klet.host.errors import FileMissing, file_error
 from klet.host.mountinfo import is_below
 from klet.volumes.errors import MountStep, StepFailed, VolumeSetupError
@@ -79,7 +80,7 @@ class LocalDirectories:
                 make_volume(directory.target, mode=MODE)
                 try:
                     self._binder.bind(source, directory.target)
-                except VolumeSetupError:
+                except KletError:
                     remove_empty_volume(directory.target)
                     raise
             # Apart from the bind: an agent that was killed in between has left it without them.
