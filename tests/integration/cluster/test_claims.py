@@ -172,15 +172,22 @@ async def test_a_volume_of_another_node_is_not_mounted(ready, api, node, manifes
     assert list(directory.iterdir()) == []
 
 
-async def test_an_agent_that_was_killed_takes_its_volumes_down(ready, api, node, agent, manifest, storage):
-    directory = await storage.bound("killed", "local")
-    pod = await api.create(claiming(manifest, "killed", "killed", WRITE_AND_STAY), node=node.name)
-    await api.until_pod("killed", is_running, what="running")
-    target = node.root / "pods" / pod.metadata.uid / "volumes" / "kubernetes.io~local-volume" / "killed"
+@pytest.mark.parametrize(
+    ("name", "grace"),
+    [
+        pytest.param("killed", None, id="the pod is being deleted when the agent is back"),
+        pytest.param("orphaned", 0, id="the pod is gone when the agent is back"),
+    ],
+)
+async def test_an_agent_that_was_killed_takes_its_volumes_down(ready, api, node, agent, manifest, storage, name, grace):
+    directory = await storage.bound(name, "local")
+    pod = await api.create(claiming(manifest, name, name, WRITE_AND_STAY), node=node.name)
+    await api.until_pod(name, is_running, what="running")
+    target = node.root / "pods" / pod.metadata.uid / "volumes" / "kubernetes.io~local-volume" / name
     assert str(target) in node.mounts()
     await agent.kill()
-    await api.delete("killed")
+    await api.client.delete(Pod, name, "default", grace=grace)
     agent.start()
-    await api.until_gone("killed")
+    await api.until_gone(name)
     assert await until_nothing_left(api, node, pod) == []
     assert GID in (directory / "groups").read_text().split()
