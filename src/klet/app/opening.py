@@ -54,6 +54,7 @@ from klet.node.boots import BOOT_FORMAT, BootKeeper
 from klet.node.capacity import AllocatableResources, expect_allocatable
 from klet.node.first_contact import FirstContact
 from klet.node.status_inputs import PATIENCE
+from klet.objectcache.claims import StandaloneClaims
 from klet.objectcache.standalone import StandaloneObjects, StandaloneTokens
 from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.resources.names import pods_root
@@ -255,6 +256,7 @@ async def open_ports(
                 objects,
                 node=containers.resources,
                 in_user_namespace=base.machine.info().in_user_namespace,
+                recorder=base.recorder,
                 threads=volume_threads,
                 clock=clock,
             ),
@@ -392,6 +394,7 @@ async def open_volumes(
     *,
     node: NodeResources,
     in_user_namespace: bool,
+    recorder: CauseRecorder,
     threads: Threads,
     clock: Clock,
 ) -> NodeVolumes:
@@ -404,6 +407,7 @@ async def open_volumes(
         certificates=objects.certificates,
         node=node,
         mounter=HostMounter(),
+        recorder=recorder,
         threads=threads,
         clock=clock,
         has_api=objects.has_api,
@@ -417,6 +421,8 @@ def build_volumes(ports: VolumePorts, objects: NodeObjects) -> NodeVolumes:
     return NodeVolumes(
         plugins=build_plugins(ports),
         directories=PodDirectories(layout=Layout(ports.root), threads=ports.threads),
+        claims=objects.claims,
+        find_node=objects.find_node,
         objects=objects.referred,
         trust=objects.trust,
         certificates=objects.certificates,
@@ -429,6 +435,7 @@ def standalone_objects(runtime_handlers: Mapping[str, str]) -> NodeObjects:
     nothing = NoObjects()
     return NodeObjects(
         referred=StandaloneObjects(),
+        claims=StandaloneClaims(),
         data=nothing,
         tokens=StandaloneTokens(),
         trust=NoTrustBundles(),

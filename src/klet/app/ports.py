@@ -57,6 +57,7 @@ from klet.volumes.manager import VolumeDisk
 from klet.volumes.orphans import PodRemover
 from klet.volumes.plugins.base import VolumePlugin
 from klet.volumes.plugins.projected import CertificateReader, TokenReader, TrustReader
+from klet.volumes.pod_claims import ClaimReader
 
 
 class PodFilesPort(ContainerFileMaker, RestartCounts, PodDirectoryFiles, Protocol):
@@ -87,6 +88,7 @@ class NodeObjects(Struct, frozen=True, kw_only=True):
     """What pods and their volumes can refer to."""
 
     referred: ReferredObjects
+    claims: ClaimReader
     data: ObjectReader
     """The same, for the environment of containers."""
     tokens: TokenReader
@@ -120,6 +122,8 @@ class NodeVolumes(Struct, frozen=True, kw_only=True):
 
     plugins: tuple[VolumePlugin, ...]
     directories: VolumeDirectories
+    claims: ClaimReader
+    find_node: Callable[[], Node | None]
     objects: ReferredObjects
     trust: ObjectChanges
     certificates: ObjectChanges

@@ -61,6 +61,7 @@ from klet.sync.requeue import ResyncSettings
 from klet.sync.traced_steps import TracedSteps
 from klet.sync.worker_roles import PodSteps
 from klet.sync.workers import PodWorkers
+from klet.volumes.build import ManagerPorts, build_manager
 from klet.volumes.keeper import VolumeKeeper
 from klet.volumes.manager import VolumeManager
 from klet.volumes.orphans import OrphanedPods
@@ -327,14 +328,18 @@ def _build_reporting(ports: Ports, settings: AgentSettings, boards: Boards) -> t
 
 def _build_volumes(ports: Ports, settings: AgentSettings, boards: Boards) -> tuple[VolumeManager, PodVolumes]:
     """Build the volume manager, and the view that one pod has of its volumes."""
-    manager = VolumeManager(
-        plugins=ports.volumes.plugins,
-        allocations=boards.allocations,
-        disk=ports.volumes.directories,
-        recorder=ports.recorder,
-        refresh=settings.resync,
-        randomness=ports.randomness,
-        clock=ports.clock,
+    manager = build_manager(
+        ManagerPorts(
+            plugins=ports.volumes.plugins,
+            claims=ports.volumes.claims,
+            disk=ports.volumes.directories,
+            allocations=boards.allocations,
+            find_node=ports.volumes.find_node,
+            recorder=ports.recorder,
+            refresh=settings.resync,
+            randomness=ports.randomness,
+            clock=ports.clock,
+        )
     )
     orphans = OrphanedPods(volumes=manager, directories=ports.volumes.directories)
     return manager, PodVolumes(manager=manager, objects=ports.volumes.objects, orphans=orphans)

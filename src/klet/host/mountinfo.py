@@ -47,6 +47,17 @@ def containing_mount(mounts: Iterable[MountEntry], path: str) -> MountEntry | No
     return next((mount for mount in reversed(tuple(mounts)) if is_below(path, mount.mount_point)), None)
 
 
+def find_references(mounts: Iterable[MountEntry], path: str) -> tuple[str, ...]:
+    """Return where else the directory at a path is mounted (upstream: mount refs)."""
+    table = tuple(mounts)
+    held = containing_mount(table, path)
+    if held is None:
+        return ()
+    root = str(PurePosixPath(held.root) / PurePosixPath(path).relative_to(held.mount_point))
+    same = (mount for mount in table if (mount.device, mount.root) == (held.device, root))
+    return tuple(mount.mount_point for mount in same if mount.mount_id != held.mount_id)
+
+
 def is_bound_on_itself(mounts: Iterable[MountEntry], path: str) -> bool:
     """Return whether a directory is a mount of its own that shows what would be there without it."""
     table = {mount.mount_id: mount for mount in mounts}

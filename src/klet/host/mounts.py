@@ -90,6 +90,16 @@ _STATVFS = {
     os.ST_NODIRATIME: MountFlag.NODIRATIME,
     os.ST_RELATIME: MountFlag.RELATIME,
 }
+_OF_ONE_MOUNT = (
+    MountFlag.READ_ONLY
+    | MountFlag.NOSUID
+    | MountFlag.NODEV
+    | MountFlag.NOEXEC
+    | MountFlag.NOATIME
+    | MountFlag.NODIRATIME
+    | MountFlag.RELATIME
+)
+"""The flags that one mount of a filesystem can have and another not."""
 _FORCE, _DETACH, _NOFOLLOW = 1, 2, 8
 _MAX_STACKED = 100
 
@@ -131,10 +141,12 @@ def mount(source: str, target: Path, *, fs_type: str, options: Iterable[str] = (
     _mount(source, target, fs_type, flags, data, shown)
 
 
-def bind(source: Path, target: Path, *, options: Iterable[str] = (), recursive: bool = False) -> None:
+def bind(
+    source: Path, target: Path, *, options: Iterable[str] = (), recursive: bool = False, shown: Path | None = None
+) -> None:
     """Bind a file or directory. Options need a remount, which keeps what the source's filesystem already forbids."""
     flags, _ = parse_mount_options(options)
-    _mount(str(source), target, "", MountFlag.BIND | (MountFlag.RECURSIVE if recursive else MountFlag(0)), "")
+    _mount(str(source), target, "", MountFlag.BIND | (MountFlag.RECURSIVE if recursive else MountFlag(0)), "", shown)
     if flags & ~(MountFlag.BIND | MountFlag.RECURSIVE):
         try:
             remount_bind(target, flags)
@@ -143,16 +155,30 @@ def bind(source: Path, target: Path, *, options: Iterable[str] = (), recursive: 
             raise
 
 
+def restrict_bind(target: Path, options: Iterable[str]) -> None:
+    """Give a bind mount the options that it does not have yet. What only a whole filesystem can have is ignored."""
+    flags, _ = parse_mount_options(options)
+    wanted = flags & _OF_ONE_MOUNT
+    if wanted & ~_present_flags(target):
+        remount_bind(target, wanted)
+
+
 def remount_bind(target: Path, flags: MountFlag) -> None:
     """Add flags to a bind mount; those it has stay, as a user namespace may not drop them."""
+    flags |= _present_flags(target)
+    _mount("none", target, "", MountFlag.REMOUNT | MountFlag.BIND | flags & ~MountFlag.RECURSIVE, "")
+
+
+def _present_flags(target: Path) -> MountFlag:
     try:
         present = os.statvfs(target).f_flag
     except OSError as error:
         raise file_error("read the mount flags of", target, error) from error
+    flags = MountFlag(0)
     for bit, flag in _STATVFS.items():
         if present & bit:
             flags |= flag
-    _mount("none", target, "", MountFlag.REMOUNT | MountFlag.BIND | flags & ~MountFlag.RECURSIVE, "")
+    return flags
 
 
 def set_propagation(target: Path, propagation: Propagation, *, recursive: bool = False) -> None:

@@ -118,6 +118,7 @@ class Reason(StrEnum):
     FAILED_CREATE_POD_CONTAINER = "FailedCreatePodContainer", _WARNING
     FAILED_MOUNT = "FailedMount", _WARNING
     FAILED_UNMOUNT = "FailedUnmount"
+    ALREADY_MOUNTED_VOLUME = "AlreadyMountedVolume", _WARNING
     VOLUMES_NOT_MOUNTED = "VolumesNotMounted"
     FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET = "FailedToRetrieveImagePullSecret", _WARNING
     MISSING_CLUSTER_DNS = "MissingClusterDNS", _WARNING

@@ -30,6 +30,8 @@ class HostVolume(Struct, frozen=True):
     """Its SELinux label may be changed, because it is there for the pod alone."""
     gid: str = ""
     """The group that can use it, as its PersistentVolume says; empty if it says nothing."""
+    inner_name: str = ""
+    """What its directories are called; empty if that is what the pod calls it."""
 
 
 class UsageSource(StrEnum):
@@ -65,17 +67,6 @@ def is_local_ephemeral(volume: Volume) -> bool:
     """Return whether a volume counts for its pod's ephemeral storage (upstream: IsLocalEphemeralVolume)."""
     on_disk = volume.empty_dir is not None and not volume.empty_dir.medium
     return on_disk or volume.config_map is not None or volume.git_repo is not None
-
-
-def claim_of(volume: Volume, pod: Pod) -> PVCReference | None:
-    """Return the claim behind a volume; a generic ephemeral volume has one that is named after its pod."""
-    if volume.persistent_volume_claim is not None:
-        name = volume.persistent_volume_claim.claim_name
-    elif volume.ephemeral is not None:
-        name = f"{pod.metadata.name}-{volume.name}"
-    else:
-        return None
-    return PVCReference(name=name, namespace=pod.metadata.namespace)
 
 
 def volume_gid(annotations: Mapping[str, str]) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
-from klet.api.volume import Volume
 from klet.host.addresses import AddressFacts, IPAddress
 from klet.host.disk import FilesystemUsage
 from klet.host.disk_usage import DiskReading, DiskTarget, DiskUsage, NotMeasured
@@ -29,6 +28,7 @@ from klet.runtime.log_files import LogDirectory
 from klet.testing.fake_runtime import MemorySink
 from klet.volumes.disk import FoundVolume
 from klet.volumes.plugins.base import MountRequest, VolumeAttributes, VolumePlugin
+from klet.volumes.spec import VolumeSpec
 
 LOGS = Path("/var/log/pods")
 ADDRESS = ip_address("192.0.2.10")
@@ -336,17 +336,17 @@ class MemoryPlugin(VolumePlugin):
     def __init__(self, *, volumes: MemoryVolumes) -> None:
         self._volumes = volumes
 
-    def supports(self, volume: Volume) -> bool:  # noqa: ARG002 - every kind
+    def supports(self, spec: VolumeSpec) -> bool:  # noqa: ARG002 - every kind
         return True
 
-    def attributes(self, volume: Volume) -> VolumeAttributes:  # noqa: ARG002 - the same for all of them
+    def attributes(self, spec: VolumeSpec) -> VolumeAttributes:  # noqa: ARG002 - the same for all of them
         return VolumeAttributes()
 
-    def path(self, uid: PodUID, volume: Volume) -> str:
-        return str(volume_path(uid, volume.name))
+    def path(self, uid: PodUID, spec: VolumeSpec) -> str:
+        return str(volume_path(uid, spec.name))
 
     async def set_up(self, request: MountRequest) -> None:
-        await self._volumes.make(request.uid, request.volume.name)
+        await self._volumes.make(request.uid, request.spec.name)
 
     async def tear_down(self, uid: PodUID, name: str) -> None:
         await self._volumes.take_away(uid, name)

@@ -250,7 +250,7 @@ class SimulatedNode:
     ) -> Ports:
         """Return the ports of this machine. `wrap` may put something around them."""
         randomness = random.Random(seed)
-        objects = objects or standalone_objects({})
+        objects, recorder = objects or standalone_objects({}), recorder or self.journal
         volumes = wrap(self.volumes, "sub paths")
         containers = simulated_container_ports(
             client,
@@ -268,7 +268,7 @@ class SimulatedNode:
             runtime=client,
             images=client,
             events=(ContainerdEvents(connection=client.runtime), CriEvents(runtime=client)),
-            recorder=recorder or self.journal,
+            recorder=recorder,
             changes=wanted,
             files=wrap(self.files, "files"),
             cgroups=wrap(self.cgroups, "cgroups"),
@@ -289,7 +289,7 @@ class SimulatedNode:
             node_ips=lambda: ("192.0.2.1",),
             randomness=randomness,
             containers=containers,
-            volumes=self._build_volumes(objects, volumes, containers.resources),
+            volumes=self._build_volumes(objects, volumes, containers.resources, recorder),
             node_logins=NoNodeLogins(),
             saved_state=self.checkpoint.left,
             saved_state_store=wrap(self.checkpoint, "memory"),
@@ -314,11 +314,15 @@ class SimulatedNode:
             parts=(),
         )
 
-    def _build_volumes(self, objects: NodeObjects, volumes: MemoryVolumes, node: NodeResources) -> NodeVolumes:
+    def _build_volumes(
+        self, objects: NodeObjects, volumes: MemoryVolumes, node: NodeResources, recorder: CauseRecorder
+    ) -> NodeVolumes:
         if self.directories is None:
             return NodeVolumes(
                 plugins=(MemoryPlugin(volumes=volumes),),
                 directories=volumes,
+                claims=objects.claims,
+                find_node=objects.find_node,
                 objects=objects.referred,
                 trust=objects.trust,
                 certificates=objects.certificates,
@@ -331,6 +335,7 @@ class SimulatedNode:
             certificates=objects.certificates,
             node=node,
             mounter=self.directories.mounts,
+            recorder=recorder,
             threads=self.directories.threads,
             clock=self.clock,
             has_api=objects.has_api,

@@ -1,16 +1,14 @@
 """A kind of volume that a controller has to attach, and that exists only in a list."""
 
 import asyncio
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from klet.api.volume import Volume
 from klet.errors import KletError
 from klet.model.pods import PodUID
-from klet.model.volumes import volume_gid
 from klet.volumes.names import VolumeName
 from klet.volumes.plugins.base import AttachablePlugin, MountRequest, VolumeAttributes
+from klet.volumes.spec import VolumeSpec
 
 DISK: Final = "kubernetes.io/gce-pd"
 
@@ -20,25 +18,23 @@ class AttachableDisks(AttachablePlugin):
 
     name = DISK
 
-    def __init__(self, *, annotations: Mapping[str, str] | None = None) -> None:
-        self._annotations = annotations or {}
-        """Those of the PersistentVolume that each of them belongs to."""
+    def __init__(self) -> None:
         self.ups: list[tuple[PodUID, str]] = []
         self.downs: list[tuple[PodUID, str]] = []
         self.came = asyncio.Event()
 
-    def supports(self, volume: Volume) -> bool:
-        return volume.gce_persistent_disk is not None
+    def supports(self, spec: VolumeSpec) -> bool:
+        return spec.volume.gce_persistent_disk is not None
 
-    def attributes(self, volume: Volume) -> VolumeAttributes:  # noqa: ARG002 - the same for all of them
-        return VolumeAttributes(gid=volume_gid(self._annotations))
+    def attributes(self, spec: VolumeSpec) -> VolumeAttributes:  # noqa: ARG002 - the same for all of them
+        return VolumeAttributes()
 
-    def path(self, uid: PodUID, volume: Volume) -> str:
-        return f"/{uid}/{volume.name}"
+    def path(self, uid: PodUID, spec: VolumeSpec) -> str:
+        return f"/{uid}/{spec.name}"
 
-    def node_name_of(self, volume: Volume) -> VolumeName | None:
-        assert volume.gce_persistent_disk is not None  # by `supports`
-        return disk_name(volume.gce_persistent_disk.pd_name)
+    def node_name_of(self, spec: VolumeSpec) -> VolumeName | None:
+        assert spec.volume.gce_persistent_disk is not None  # by `supports`
+        return disk_name(spec.volume.gce_persistent_disk.pd_name)
 
     async def found_name(self, uid: PodUID, name: str) -> VolumeName | None:  # noqa: ARG002 - a disk is the node's
         if name.startswith("broken"):

@@ -8,6 +8,8 @@ from klet.host.errors import FileMissing, MountError
 from klet.host.filesystems import Magic
 from klet.volumes.scratch import MountedMedium
 
+BOUND = "bind"
+"""The type of what is no filesystem of its own."""
 _PAGE = "4Ki"
 
 
@@ -28,6 +30,24 @@ class NotedMounts:
         if self.error is not None:
             raise self.error
         return self.mounts.pop(target, None) is not None
+
+    def bind(self, source: int, target: Path) -> None:
+        if self.error is not None:
+            raise self.error
+        self.mounts[target] = (str(Path(f"/proc/self/fd/{source}").readlink()), BOUND, ())
+
+    def restrict(self, target: Path, options: Iterable[str]) -> None:
+        source, kind, _ = self.mounts[target]
+        self.mounts[target] = (source, kind, tuple(options))
+
+    def is_bound(self, path: Path) -> bool:
+        if not path.exists():
+            raise FileMissing(f"cannot look at {path}: it is missing", path=path)
+        return path in self.mounts
+
+    def shown_at(self, source: int) -> list[str]:
+        path = str(Path(f"/proc/self/fd/{source}").readlink())
+        return [str(target) for target, (bound, kind, _) in self.mounts.items() if (bound, kind) == (path, BOUND)]
 
     def mounted_at(self, path: Path) -> MountedMedium | None:
         if not path.exists():

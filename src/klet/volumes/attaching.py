@@ -8,13 +8,13 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from klet.api.volume import Volume
 from klet.errors import KletError
 from klet.model.causes import FindingSubject
 from klet.model.pods import PodUID
 from klet.volumes.disk import FoundVolume
-from klet.volumes.names import MountKey, VolumeName, pod_volume_name
+from klet.volumes.names import MountKey, VolumeName
 from klet.volumes.plugins.base import AttachablePlugin, VolumePlugin
+from klet.volumes.spec import VolumeSpec
 from klet.volumes.state import ActualMount, DesiredMount, MountState
 
 logger = logging.getLogger(__name__)
@@ -28,10 +28,10 @@ class FoundVolumes(Protocol):
     async def find(self, uid: PodUID) -> Sequence[FoundVolume]: ...
 
 
-def key_of(plugin: VolumePlugin, uid: PodUID, volume: Volume) -> tuple[MountKey, bool]:
+def key_of(plugin: VolumePlugin, uid: PodUID, spec: VolumeSpec) -> tuple[MountKey, bool]:
     """Return the key of a pod's volume, and whether that has to be attached."""
-    name = plugin.node_name_of(volume) if isinstance(plugin, AttachablePlugin) else None
-    return _key(name, plugin, uid, volume.name), name is not None
+    name = plugin.node_name_of(spec) if isinstance(plugin, AttachablePlugin) else None
+    return _key(name, plugin, uid, spec.name), name is not None
 
 
 async def read_leftover(plugin: VolumePlugin, uid: PodUID, found: FoundVolume) -> ActualMount:
@@ -75,4 +75,4 @@ def list_in_use(desired: Iterable[DesiredMount], actual: Iterable[ActualMount]) 
 
 
 def _key(name: VolumeName | None, plugin: VolumePlugin, uid: PodUID, volume: str) -> MountKey:
-    return MountKey(pod_volume_name(plugin.name, uid, volume) if name is None else name, uid)
+    return MountKey(plugin.unique_name(uid, volume) if name is None else name, uid)

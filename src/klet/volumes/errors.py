@@ -2,6 +2,8 @@
 
 VolumeSetupError
 ├── NoPlugin      a kind of volume that this node does not know
+├── ClaimError    a claim that leads to no volume for this pod
+├── StepFailed    a step of mounting other than the set-up failed
 ├── BadPath       a file name that a payload must not have
 ├── WaitFailed    not everything was mounted, or unmounted, in time
 └── OrphanKept    a pod's directory that cannot be removed yet
@@ -9,6 +11,7 @@ VolumeSetupError
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 
 from klet.errors import KletError
@@ -26,6 +29,27 @@ class NoPlugin(VolumeSetupError):
 
     def __init__(self, volume: str) -> None:
         super().__init__(f'failed to get Plugin from volumeSpec for volume "{volume}" err=no volume plugin matched')
+
+
+class ClaimError(VolumeSetupError):
+    """A claim that leads to no volume for this pod."""
+
+
+class MountStep(StrEnum):
+    """Where mounting failed, as Events begin."""
+
+    NODE_AFFINITY = "MountVolume.NodeAffinity check failed"
+    NEW_MOUNTER = "MountVolume.NewMounter initialization failed"
+    MOUNT_OPTIONS = "MountVolume.MountOptionSupport check failed"
+    SET_UP = "MountVolume.SetUp failed"
+
+
+class StepFailed(VolumeSetupError):
+    """A step of mounting failed. Any other error is one of the set-up."""
+
+    def __init__(self, step: MountStep, message: str) -> None:
+        super().__init__(message)
+        self.step = step
 
 
 class BadPath(VolumeSetupError):

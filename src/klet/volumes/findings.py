@@ -3,22 +3,25 @@
 from datetime import datetime
 from typing import Final
 
+from klet.errors import KletError
 from klet.model.causes import Finding
 from klet.model.pods import subject_of
 from klet.model.reasons import Reason
+from klet.volumes.errors import MountStep, StepFailed
 from klet.volumes.state import ActualMount, DesiredMount
 
 DECIDER: Final = "volumes.manager"
 _NEXT: Final = "try again after a back-off"
 
 
-def mount_failed(desired: DesiredMount, error: str, *, retry_at: datetime) -> Finding:
+def mount_failed(desired: DesiredMount, error: KletError, *, retry_at: datetime) -> Finding:
+    step = error.step if isinstance(error, StepFailed) else MountStep.SET_UP
     return Finding(
         subject=subject_of(desired.pod),
         decider=DECIDER,
         decision=Reason.FAILED_MOUNT,
-        message=f'MountVolume.SetUp failed for volume "{desired.volume.name}" : {error}',
-        measurements={"volume": desired.volume.name, "plugin": desired.plugin.name},
+        message=f'{step} for volume "{desired.spec.name}" : {error}',
+        measurements={"volume": desired.spec.name, "plugin": desired.plugin.name},
         next=_NEXT,
         next_at=retry_at,
     )

@@ -1,4 +1,4 @@
-"""The machine's mounts, as scratch directories need them. It blocks."""
+"""The machine's mounts, as scratch directories and local volumes need them. It blocks."""
 
 import logging
 import os
@@ -12,7 +12,8 @@ from klet.errors import KletError
 from klet.host.errors import FileMissing, MountError
 from klet.host.files import read_text
 from klet.host.filesystems import filesystem_type, is_mount_root
-from klet.host.mounts import mount, unmount
+from klet.host.mountinfo import find_references
+from klet.host.mounts import bind, list_mounts, mount, restrict_bind, unmount
 from klet.volumes.errors import doing
 from klet.volumes.scratch import MountedMedium
 from klet.volumes.volume_directories import beside, open_volume
@@ -41,6 +42,22 @@ class HostMounter:
             return None
         with doing("look at", path):
             return MountedMedium(filesystem_type(path), os.statvfs(path).f_bsize)
+
+    def bind(self, source: int, target: Path) -> None:
+        with open_volume(target) as found:
+            bind(Path(f"/proc/self/fd/{source}"), Path(f"/proc/self/fd/{found}"), shown=target)
+
+    def restrict(self, target: Path, options: Iterable[str]) -> None:
+        with open_volume(target) as found:
+            restrict_bind(Path(f"/proc/self/fd/{found}"), options)
+
+    def is_bound(self, path: Path) -> bool:
+        return is_mount_root(path)
+
+    def shown_at(self, source: int) -> tuple[str, ...]:
+        with doing("look at", Path(f"/proc/self/fd/{source}")):
+            path = str(Path(f"/proc/self/fd/{source}").readlink())
+        return find_references(list_mounts(), path)
 
 
 def find_noswap(root: Path, *, in_user_namespace: bool) -> bool:

@@ -37,7 +37,8 @@ class PodVolumes:
                 volume.path,
                 read_only=volume.attributes.read_only,
                 relabels=volume.attributes.managed and volume.attributes.relabels,
-                gid=volume.attributes.gid,
+                gid=volume.gid,
+                inner_name=volume.inner_name,
             )
             for name, volume in self._manager.mounted_volumes(uid).items()
         }

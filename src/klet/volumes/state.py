@@ -1,6 +1,6 @@
 """The desired and the actual state of the world of volumes, and the step from one to the other.
 
-Both boards are written by the volume manager only.
+The boards are written by the volume manager and its reconciler only.
 """
 
 from collections.abc import Iterable
@@ -10,8 +10,9 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from klet.aio.broadcast import Broadcast
+from klet.aio.clock import Clock
 from klet.api.pod import Pod
-from klet.api.volume import Volume
 from klet.model.allocation import PodAllocation
 from klet.model.causes import FindingSubject
 from klet.model.objects import ObjectRef, volume_objects
@@ -19,6 +20,8 @@ from klet.model.pods import PodUID
 from klet.volumes.names import MountKey, VolumeName
 from klet.volumes.operations import TICK
 from klet.volumes.plugins.base import VolumePlugin
+from klet.volumes.pod_waiters import PodWaiters
+from klet.volumes.spec import VolumeSpec
 
 MOST_ERRORS: Final = 10
 """An error is noted while a pod has no more than these."""
@@ -30,8 +33,10 @@ class DesiredMount(Struct, frozen=True, kw_only=True):
     key: MountKey
     pod: Pod
     allocation: PodAllocation
-    volume: Volume
+    spec: VolumeSpec
     plugin: VolumePlugin
+    names: frozenset[str]
+    """What the pod calls it. Several names are one volume if they stand for one claim."""
     is_attachable: bool = False
     revision: int = 0
     """Goes up with everything that may have changed the volume's content."""
@@ -129,7 +134,7 @@ class DesiredState:
 
     def put(self, mount: DesiredMount) -> None:
         self._mounts.setdefault(mount.key.uid, {})[mount.key] = mount
-        for ref in volume_objects(mount.volume, mount.pod):
+        for ref in volume_objects(mount.spec.volume, mount.pod):
             self._users.setdefault(ref, set()).add(mount.key)
 
     def touch(self, key: MountKey) -> None:
@@ -143,7 +148,7 @@ class DesiredState:
 
     def remove_pod(self, uid: PodUID) -> None:
         for mount in self._mounts.pop(uid, {}).values():
-            for ref in volume_objects(mount.volume, mount.pod):
+            for ref in volume_objects(mount.spec.volume, mount.pod):
                 users = self._users.get(ref, set())
                 users.discard(mount.key)
                 if not users:
@@ -202,6 +207,36 @@ class ActualState:
         """Return whether a pod has it: then it is attached."""
         return any(mount.key.volume == name for mount in self.all())
 
+    def is_elsewhere(self, key: MountKey) -> bool:
+        """Return whether another pod has the same volume, or may have it."""
+        return any(mount.key.volume == key.volume and mount.key.uid != key.uid for mount in self.all())
+
     def is_mounted(self, key: MountKey) -> bool:
         mount = self.get(key)
         return mount is not None and mount.state is MountState.MOUNTED
+
+
+class VolumeBoards(Struct, frozen=True, kw_only=True):
+    """What the volume manager and its reconciler share."""
+
+    desired: DesiredState
+    actual: ActualState
+    waiters: PodWaiters
+    leaving: set[PodUID]
+    """Pods whose volumes are being unmounted: a late sync must not bring them back."""
+    in_use_changes: Broadcast[VolumeName]
+    """Attachable volumes that came into use or may be out of it."""
+
+    def publish_use(self, key: MountKey, *, is_attachable: bool) -> None:
+        if is_attachable:
+            self.in_use_changes.send(key.volume)
+
+
+def build_boards(clock: Clock) -> VolumeBoards:
+    return VolumeBoards(
+        desired=DesiredState(),
+        actual=ActualState(),
+        waiters=PodWaiters(clock=clock),
+        leaving=set(),
+        in_use_changes=Broadcast[VolumeName](),
+    )

@@ -10,13 +10,27 @@ from klet.volumes.errors import VolumeSetupError
 
 def used_volumes(pod: Pod) -> frozenset[str]:
     """Return names that a container mounts or has as a device. Others are never set up."""
-    mounted = {mount.name for container in _containers(pod) for mount in container.volume_mounts}
-    return frozenset(mounted | {device.name for container in _containers(pod) for device in container.volume_devices})
+    return mounted_volumes(pod) | device_volumes(pod)
+
+
+def mounted_volumes(pod: Pod) -> frozenset[str]:
+    """Return names that a container mounts."""
+    return frozenset(mount.name for container in _containers(pod) for mount in container.volume_mounts)
+
+
+def device_volumes(pod: Pod) -> frozenset[str]:
+    """Return names that a container has as a device."""
+    return frozenset(device.name for container in _containers(pod) for device in container.volume_devices)
 
 
 def fs_group(pod: Pod) -> int | None:
     context = pod.spec.security_context
     return context.fs_group if context is not None else None
+
+
+def fs_group_change_policy(pod: Pod) -> str | None:
+    context = pod.spec.security_context
+    return context.fs_group_change_policy if context is not None else None
 
 
 def fs_user(pod: Pod) -> int | None:

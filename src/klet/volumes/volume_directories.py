@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from klet.host.beneath import make_directories, open_directory, open_regular_in, remove_below, split_end, unlink_below
+from klet.host.errors import FileMissing, file_error
 
 DEPTH: Final = 4
 """`<uid>/volumes/<plugin>/<name>`, and `<uid>/plugins/<plugin>/<name>` for its marker's directory."""
@@ -49,6 +50,18 @@ def remove_volume(path: Path) -> None:
     """Remove a volume's directory, or that of its marker, with all in it."""
     root, names = split_end(str(path), DEPTH)
     remove_below(root, *names)
+
+
+def remove_empty_volume(path: Path) -> None:
+    """Remove a volume's directory, which must be empty; one that is gone is fine."""
+    root, names = split_end(str(path), DEPTH)
+    try:
+        with open_directory(root, *names[:-1]) as parent:
+            os.rmdir(names[-1], dir_fd=parent)
+    except (FileMissing, FileNotFoundError):
+        return
+    except OSError as error:
+        raise file_error("remove", path, error) from error
 
 
 def make_marker(marker: Path) -> None:

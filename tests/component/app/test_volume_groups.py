@@ -6,12 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from klet.aio.clock import SystemClock
+from klet.api.claim import PersistentVolumeClaim
 from klet.api.codec import convert
 from klet.api.pod import Pod
+from klet.api.storage import PersistentVolume
 from klet.app.node import NodeSpecification, build_node
 from klet.simulation import DrivenPodSource, SimulatedNode
 from klet.simulation.node import running, simulated_settings
-from klet.testing.attachable import AttachableDisks
 from klet.testing.builders import IMAGE
 from klet.testing.fake_runtime import FakeImage, FakeRuntime
 from klet.testing.in_process import run_in_process
@@ -19,9 +20,26 @@ from klet.testing.in_process import run_in_process
 GID = "pv.beta.kubernetes.io/gid"
 
 
+class BoundClaim:
+    """One claim, bound to a directory of the machine."""
+
+    def __init__(self, annotations):
+        self._annotations = annotations
+
+    async def claim(self, namespace, name):
+        meta = {"name": name, "namespace": namespace, "uid": "claim"}
+        return convert(
+            PersistentVolumeClaim, {"metadata": meta, "spec": {"volumeName": "pv"}, "status": {"phase": "Bound"}}
+        )
+
+    async def persistent_volume(self, name):
+        spec = {"hostPath": {"path": "/"}, "volumeMode": "Filesystem", "claimRef": {"uid": "claim"}}
+        return convert(PersistentVolume, {"metadata": {"name": name, "annotations": self._annotations}, "spec": spec})
+
+
 def pod_with_disk(**context):
     main = {"name": "c", "image": IMAGE, "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
-    disk = {"name": "v", "gcePersistentDisk": {"pdName": "local-1"}}
+    disk = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
     spec = {"containers": [main], "volumes": [disk], "securityContext": context, "enableServiceLinks": False}
     return convert(Pod, {"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": spec})
 
@@ -33,7 +51,7 @@ async def run_pod(pod, annotations):
     wanted = DrivenPodSource()
     async with run_in_process(node.runtime, clock=clock) as client:
         ports = node.build_ports(client, wanted, seed=1)
-        ports = replace(ports, volumes=replace(ports.volumes, plugins=(AttachableDisks(annotations=annotations),)))
+        ports = replace(ports, volumes=replace(ports.volumes, claims=BoundClaim(annotations)))
         wired = build_node(NodeSpecification(settings=simulated_settings(8), ports=ports))
         async with running(wired.parts), asyncio.timeout(20):
             wanted.add(pod)

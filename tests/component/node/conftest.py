@@ -28,10 +28,12 @@ from klet.node.runtime_state import RuntimeReport, RuntimeState
 from klet.node.settings import NodeSettings, ReportTimes
 from klet.node.status_inputs import PartReports
 from klet.node.status_sync import StatusSync
+from klet.objectcache.claims import StandaloneClaims
 from klet.simulation.clients import simulated_clients
 from klet.simulation.fake_host import MemoryMachine, MemoryVolumes
 from klet.testing.attachable import AttachableDisks
 from klet.testing.clock import FastClock
+from klet.volumes.build import ManagerPorts, build_manager
 from klet.volumes.manager import VolumeManager
 from klet.wire import cri_v1_pb2 as cri
 
@@ -147,14 +149,18 @@ def build_agent(cluster, settings: ReportSettings) -> Agent:
     async def on_failure() -> None:
         failures.append("heartbeat")
 
-    volumes = VolumeManager(
-        plugins=(disks,),
-        allocations=AllocationBook(),
-        disk=MemoryVolumes(),
-        recorder=journal,
-        refresh=timedelta(minutes=1),
-        randomness=chance,
-        clock=clock,
+    volumes = build_manager(
+        ManagerPorts(
+            plugins=(disks,),
+            allocations=AllocationBook(),
+            disk=MemoryVolumes(),
+            recorder=journal,
+            refresh=timedelta(minutes=1),
+            randomness=chance,
+            clock=clock,
+            claims=StandaloneClaims(),
+            find_node=lambda: None,
+        )
     )
     ports = ReportPorts(
         machine=machine,

@@ -20,14 +20,14 @@ from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.host.inotify import watch_directory
 from klet.kube.informer import InformerSettings
 from klet.model.causes import CauseId, Finding
+from klet.objectcache.claims import StandaloneClaims
 from klet.objectcache.cluster import build_cluster_objects
 from klet.objectcache.tokens import TokenCache
 from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.testing.mounts import NotedMounts
-from klet.volumes.build import VolumePorts, build_plugins
+from klet.volumes.build import ManagerPorts, VolumePorts, build_manager, build_plugins
 from klet.volumes.directories import PodDirectories
 from klet.volumes.keeper import VolumeKeeper
-from klet.volumes.manager import VolumeManager
 from klet.volumes.names import Layout
 
 BUDGET = 1.0
@@ -91,19 +91,24 @@ class VolumeNode:
             certificates=NoPodCertificates(),
             node=Resources(),
             mounter=self.mounter,
+            recorder=self.journal,
             threads=threads,
             clock=self.clock,
             has_api=True,
             noswap=False,
         )
-        self.volumes = VolumeManager(
-            plugins=build_plugins(ports),
-            allocations=AllocationBook(),
-            disk=PodDirectories(layout=Layout(root), threads=threads),
-            recorder=self.journal,
-            refresh=self.refresh,
-            randomness=random.Random(1),
-            clock=self.clock,
+        self.volumes = build_manager(
+            ManagerPorts(
+                plugins=build_plugins(ports),
+                allocations=AllocationBook(),
+                disk=PodDirectories(layout=Layout(root), threads=threads),
+                recorder=self.journal,
+                refresh=self.refresh,
+                randomness=random.Random(1),
+                clock=self.clock,
+                claims=StandaloneClaims(),
+                find_node=lambda: None,
+            )
         )
         self.keeper = VolumeKeeper(objects=(self.objects,), volumes=self.volumes)
 

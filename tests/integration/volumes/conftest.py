@@ -18,11 +18,11 @@ from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.host import mounts
 from klet.host.mounts import Propagation
 from klet.model.objects import IssuedToken
+from klet.objectcache.claims import StandaloneClaims
 from klet.objectcache.trust_bundles import NoTrustBundles
-from klet.volumes.build import VolumePorts, build_plugins
+from klet.volumes.build import ManagerPorts, VolumePorts, build_manager, build_plugins
 from klet.volumes.directories import PodDirectories
 from klet.volumes.host_mounter import HostMounter, find_noswap
-from klet.volumes.manager import VolumeManager
 from klet.volumes.names import Layout
 from klet.volumes.orphans import OrphanedPods
 
@@ -84,20 +84,25 @@ class MountingNode:
             certificates=NoPodCertificates(),
             node=Resources(),
             mounter=HostMounter(),
+            recorder=self.journal,
             threads=threads,
             clock=clock,
             has_api=True,
             noswap=find_noswap(root, in_user_namespace=False),
         )
         directories = PodDirectories(layout=Layout(root), threads=threads)
-        self.volumes = VolumeManager(
-            plugins=build_plugins(ports),
-            allocations=AllocationBook(),
-            disk=directories,
-            recorder=self.journal,
-            refresh=timedelta(minutes=1),
-            randomness=random.Random(1),
-            clock=clock,
+        self.volumes = build_manager(
+            ManagerPorts(
+                plugins=build_plugins(ports),
+                allocations=AllocationBook(),
+                disk=directories,
+                recorder=self.journal,
+                refresh=timedelta(minutes=1),
+                randomness=random.Random(1),
+                clock=clock,
+                claims=StandaloneClaims(),
+                find_node=lambda: None,
+            )
         )
         self.orphans = OrphanedPods(volumes=self.volumes, directories=directories)
 

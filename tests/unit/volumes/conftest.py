@@ -65,6 +65,18 @@ class Tokens:
         self.forgotten.append(uid)
 
 
+class Notes:
+    """A journal that is only a list."""
+
+    def __init__(self):
+        self.findings = []
+
+    def record(self, finding, *, parent=None):
+        assert parent is None
+        self.findings.append(finding)
+        return f"cause-{len(self.findings)}"
+
+
 class Node:
     """What the node has for pods."""
 
@@ -78,6 +90,7 @@ class Machine:
     def __init__(self, root):
         self.root = root
         self.mounter = NotedMounts()
+        self.notes = Notes()
         self.objects = Objects()
         self.tokens = Tokens()
         self.trust = NoTrustBundles()
@@ -94,6 +107,7 @@ class Machine:
             certificates=NoPodCertificates(),
             node=Node(),
             mounter=self.mounter,
+            recorder=self.notes,
             threads=self.threads,
             clock=self.clock,
             has_api=has_api,

@@ -9,10 +9,11 @@ import pytest
 from klet.allocation.book import AllocationBook
 from klet.errors import KletError
 from klet.journal.memory import MemoryJournal
+from klet.objectcache.claims import StandaloneClaims
 from klet.testing.attachable import AttachableDisks
 from klet.volumes.attaching import find_attached
+from klet.volumes.build import ManagerPorts, build_manager
 from klet.volumes.directories import PodDirectories
-from klet.volumes.manager import VolumeManager
 from klet.volumes.names import Layout
 
 EMPTY = {"name": "e", "emptyDir": {}}
@@ -31,14 +32,18 @@ class Node:
         self.clock = machine.clock
         self.root = machine.root
         self.disks = AttachableDisks()
-        self.volumes = VolumeManager(
-            plugins=(self.disks, machine.plugins["kubernetes.io/empty-dir"]),
-            allocations=AllocationBook(),
-            disk=PodDirectories(layout=Layout(machine.root), threads=machine.threads),
-            recorder=MemoryJournal(clock=machine.clock),
-            refresh=timedelta(minutes=1),
-            randomness=random.Random(1),
-            clock=machine.clock,
+        self.volumes = build_manager(
+            ManagerPorts(
+                plugins=(self.disks, machine.plugins["kubernetes.io/empty-dir"]),
+                allocations=AllocationBook(),
+                disk=PodDirectories(layout=Layout(machine.root), threads=machine.threads),
+                recorder=MemoryJournal(clock=machine.clock),
+                refresh=timedelta(minutes=1),
+                randomness=random.Random(1),
+                clock=machine.clock,
+                claims=StandaloneClaims(),
+                find_node=lambda: None,
+            )
         )
         self.tasks = []
 

@@ -15,6 +15,7 @@ from klet.testing.clock import START
 from klet.volumes.atomic_writer import GRACE
 from klet.volumes.errors import BadPath, VolumeSetupError
 from klet.volumes.plugins.base import GENERATED_FILES, MountRequest
+from klet.volumes.spec import VolumeSpec
 
 CONFIG_MAP, SECRET = "kubernetes.io/configmap", "kubernetes.io/secret"
 DOWNWARD, PROJECTED = "kubernetes.io/downward-api", "kubernetes.io/projected"
@@ -29,7 +30,7 @@ def show(machine, pod_with):
     async def run(plugin, source, *, plugins=None, is_remount=False, **spec):
         pod = pod_with(source, **spec)
         request = MountRequest(
-            pod=pod, allocation=desired_allocation(pod), volume=pod.spec.volumes[0], is_remount=is_remount
+            pod=pod, allocation=desired_allocation(pod), spec=VolumeSpec(pod.spec.volumes[0]), is_remount=is_remount
         )
         return await (plugins or machine.plugins)[plugin].set_up(request)
 

@@ -12,6 +12,7 @@ from klet.model.allocation import desired_allocation
 from klet.volumes.errors import VolumeSetupError
 from klet.volumes.plugins.base import MountRequest, VolumeAttributes
 from klet.volumes.plugins.host_path import check_host_path
+from klet.volumes.spec import VolumeSpec
 
 NAME = "kubernetes.io/host-path"
 
@@ -101,15 +102,15 @@ def test_types_that_do_not_exist(place, kind):
 
 def request_for(pod_with, **source):
     pod = pod_with({"hostPath": source})
-    return MountRequest(pod=pod, allocation=desired_allocation(pod), volume=pod.spec.volumes[0])
+    return MountRequest(pod=pod, allocation=desired_allocation(pod), spec=VolumeSpec(pod.spec.volumes[0]))
 
 
 async def test_without_a_type_nothing_is_checked(machine, pod_with):
     request = request_for(pod_with, path="/nowhere/at/all")
     plugin = machine.plugins[NAME]
     assert await plugin.set_up(request) is None
-    assert plugin.path("u", request.volume) == "/nowhere/at/all"
-    assert plugin.attributes(request.volume) == VolumeAttributes()
+    assert plugin.path("u", request.spec) == "/nowhere/at/all"
+    assert plugin.attributes(request.spec) == VolumeAttributes()
     await plugin.tear_down("u", "v")
 
 

@@ -12,11 +12,13 @@ from klet.api.quantity import Quantity
 from klet.errors import KletError
 from klet.model.allocation import PodAllocation
 from klet.model.objects import ObjectKind, ObjectRef
+from klet.objectcache.claims import StandaloneClaims
 from klet.testing.clock import START
+from klet.volumes.build import ManagerPorts, build_manager
 from klet.volumes.directories import PodDirectories
 from klet.volumes.errors import WaitFailed
 from klet.volumes.keeper import VolumeKeeper
-from klet.volumes.manager import MountedVolume, VolumeManager
+from klet.volumes.manager import MountedVolume
 from klet.volumes.names import Layout
 from klet.volumes.plugins.base import VolumeAttributes, VolumePlugin
 
@@ -37,11 +39,11 @@ class Scripted(VolumePlugin):
         self.gate = None
         self.old_at = None
 
-    def attributes(self, volume):
-        return VolumeAttributes(read_only=self.requires_remount and self.supports(volume))
+    def attributes(self, spec):
+        return VolumeAttributes(read_only=self.requires_remount and self.supports(spec))
 
-    def path(self, uid, volume):
-        return f"/{uid}/{volume.name}"
+    def path(self, uid, spec):
+        return f"/{uid}/{spec.name}"
 
     async def set_up(self, request):
         self.ups.append((request.uid, request.volume.name, request.is_remount, dict(request.pod.metadata.labels)))
@@ -65,16 +67,16 @@ class Scripted(VolumePlugin):
 class Plain(Scripted):
     name = "kubernetes.io/empty-dir"
 
-    def supports(self, volume):
-        return volume.empty_dir is not None
+    def supports(self, spec):
+        return spec.volume.empty_dir is not None
 
 
 class Shown(Scripted):
     name = "kubernetes.io/configmap"
     requires_remount = True
 
-    def supports(self, volume):
-        return volume.config_map is not None
+    def supports(self, spec):
+        return spec.volume.config_map is not None
 
 
 class Notes:
@@ -98,14 +100,18 @@ class Node:
         self.plain, self.shown = Plain(), Shown()
         self.notes = Notes()
         self.allocations = AllocationBook()
-        self.volumes = VolumeManager(
-            plugins=(self.plain, self.shown),
-            allocations=self.allocations,
-            disk=PodDirectories(layout=Layout(machine.root), threads=machine.threads),
-            recorder=self.notes,
-            refresh=timedelta(minutes=1),
-            randomness=random.Random(1),
-            clock=machine.clock,
+        self.volumes = build_manager(
+            ManagerPorts(
+                plugins=(self.plain, self.shown),
+                allocations=self.allocations,
+                disk=PodDirectories(layout=Layout(machine.root), threads=machine.threads),
+                recorder=self.notes,
+                refresh=timedelta(minutes=1),
+                randomness=random.Random(1),
+                clock=machine.clock,
+                claims=StandaloneClaims(),
+                find_node=lambda: None,
+            )
         )
 
     async def settle(self, duration=timedelta()):
@@ -134,8 +140,8 @@ async def test_a_pod_gets_what_it_uses(node, pod_with):
     ])  # fmt: skip
     assert await node.outcome(node.volumes.wait_for_attach_and_mount(pod)) is None
     assert node.volumes.mounted_volumes("u") == {
-        "e": MountedVolume("/u/e", VolumeAttributes()),
-        "v": MountedVolume("/u/v", VolumeAttributes(read_only=True)),
+        "e": MountedVolume("/u/e", VolumeAttributes(), inner_name="e"),
+        "v": MountedVolume("/u/v", VolumeAttributes(read_only=True), inner_name="v"),
     }
     assert node.volumes.volumes_in_use() == ()
 

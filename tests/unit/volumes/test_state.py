@@ -9,6 +9,7 @@ from klet.model.causes import FindingSubject
 from klet.model.objects import ObjectKind, ObjectRef
 from klet.volumes.names import MountKey
 from klet.volumes.operations import Operation, OperationBackoff
+from klet.volumes.spec import VolumeSpec
 from klet.volumes.state import (
     ActualMount,
     ActualState,
@@ -36,8 +37,16 @@ class Fixed:
 
 
 def desired(plugin=Changing, revision=0, pod=None):
-    volume = pod and pod.spec.volumes[0]
-    return DesiredMount(key=KEY, pod=pod, allocation=PodAllocation(), volume=volume, plugin=plugin, revision=revision)
+    spec = pod and VolumeSpec(pod.spec.volumes[0])
+    return DesiredMount(
+        key=KEY,
+        pod=pod,
+        allocation=PodAllocation(),
+        spec=spec,
+        plugin=plugin,
+        names=frozenset({"v"}),
+        revision=revision,
+    )
 
 
 def actual(state=MountState.MOUNTED, revision=0, refresh_at=SOON):

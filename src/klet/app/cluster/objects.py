@@ -1,6 +1,6 @@
 """The objects of an API server that pods of this node use.
 
-Config maps, secrets, tokens, trust bundles, services, runtime classes.
+Config maps, secrets, claims, tokens, trust bundles, services, runtime classes.
 """
 
 import random
@@ -16,6 +16,7 @@ from klet.certs.pod_certificates.board import NoPodCertificates, PodCertificates
 from klet.config.command_line import Settings
 from klet.kube.node_informers import NodeInformers
 from klet.model.roles import Part, ReferredObjects, TokenClient
+from klet.objectcache.claims import ClusterClaims
 from klet.objectcache.cluster import build_cluster_objects
 from klet.objectcache.tokens import TokenCache
 from klet.objectcache.trust_bundles import NoTrustBundles, TrustBundles
@@ -87,6 +88,7 @@ def build_served_objects(
     certificates = PodCertificates() if settings.has_pod_certificates else None
     objects = NodeObjects(
         referred=referred,
+        claims=ClusterClaims(client=clients.main),
         data=referred,
         tokens=tokens,
         trust=trust or NoTrustBundles(),

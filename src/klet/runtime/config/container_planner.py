@@ -181,7 +181,12 @@ class ContainerPlanner:
                 continue
             try:
                 ready[index] = await self._sub_paths.prepare(
-                    uid_of(pod), container.name, index, volume=mount.name, root=volume.path, path=path
+                    uid_of(pod),
+                    container.name,
+                    index,
+                    volume=volume.inner_name or mount.name,
+                    root=volume.path,
+                    path=path,
                 )
             except SubPathError as error:
                 # The cause stays in the journal: in a status it could reveal files of the host.

@@ -11,7 +11,8 @@ from klet.api.volume import Volume
 from klet.model.allocation import PodAllocation
 from klet.model.pods import PodUID
 from klet.model.volumes import UsageSource
-from klet.volumes.names import VolumeName
+from klet.volumes.names import VolumeName, pod_volume_name
+from klet.volumes.spec import VolumeSpec
 
 
 class VolumeAttributes(Struct, frozen=True):
@@ -21,8 +22,6 @@ class VolumeAttributes(Struct, frozen=True):
     managed: bool = False
     """The agent made it, so its label may be changed."""
     relabels: bool = False
-    gid: str = ""
-    """The group that can use it, as its PersistentVolume says (`volume_gid`); empty for all others."""
 
 
 GENERATED_FILES = VolumeAttributes(read_only=True, managed=True, relabels=True)
@@ -35,12 +34,16 @@ class MountRequest(Struct, frozen=True, kw_only=True):
     pod: Pod
     allocation: PodAllocation
     """What the pod has been given: files may show it, and memory is limited by it."""
-    volume: Volume
+    spec: VolumeSpec
     is_remount: bool = False
 
     @property
     def uid(self) -> PodUID:
         return PodUID(self.pod.metadata.uid)
+
+    @property
+    def volume(self) -> Volume:
+        return self.spec.volume
 
 
 class VolumePlugin(ABC):
@@ -51,15 +54,21 @@ class VolumePlugin(ABC):
     """Its content changes while the pod runs."""
     usage_source: ClassVar[UsageSource | None] = None
     """How it is found what its volumes take; None if nothing is measured."""
+    supports_mount_options: ClassVar[bool] = False
+    """The mount options of a PersistentVolume have a meaning for it."""
+
+    def unique_name(self, uid: PodUID, name: str) -> VolumeName:
+        """Return the name, unique on the node, of what a pod has as `name`. Volumes that pods share share it, too."""
+        return pod_volume_name(self.name, uid, name)
 
     @abstractmethod
-    def supports(self, volume: Volume) -> bool: ...
+    def supports(self, spec: VolumeSpec) -> bool: ...
 
     @abstractmethod
-    def attributes(self, volume: Volume) -> VolumeAttributes: ...
+    def attributes(self, spec: VolumeSpec) -> VolumeAttributes: ...
 
     @abstractmethod
-    def path(self, uid: PodUID, volume: Volume) -> str:
+    def path(self, uid: PodUID, spec: VolumeSpec) -> str:
         """Return where it lies on the host; empty for one that only the runtime sees."""
 
     @abstractmethod
@@ -74,7 +83,7 @@ class AttachablePlugin(VolumePlugin):
     """A volume plugin whose volumes a controller attaches, once the node reports them in use."""
 
     @abstractmethod
-    def node_name_of(self, volume: Volume) -> VolumeName | None:
+    def node_name_of(self, spec: VolumeSpec) -> VolumeName | None:
         """Return what it is called on the whole node, whichever pods use it; None for one that needs no attaching."""
 
     @abstractmethod

@@ -1,7 +1,6 @@
 """configMap: the keys of a ConfigMap as files."""
 
 from klet.api.config import ConfigMap
-from klet.api.volume import Volume
 from klet.model.objects import ObjectMissing
 from klet.model.roles import ObjectReader
 from klet.volumes.generated_files import GeneratedFiles
@@ -9,6 +8,7 @@ from klet.volumes.media import DISK
 from klet.volumes.payloads import config_map_payload, required_mode
 from klet.volumes.plugins.base import MountRequest
 from klet.volumes.plugins.generated import Content, GeneratedFilesPlugin
+from klet.volumes.spec import VolumeSpec
 
 
 class ConfigMapPlugin(GeneratedFilesPlugin):
@@ -21,8 +21,8 @@ class ConfigMapPlugin(GeneratedFilesPlugin):
         super().__init__(files=files)
         self._objects = objects
 
-    def supports(self, volume: Volume) -> bool:
-        return volume.config_map is not None
+    def supports(self, spec: VolumeSpec) -> bool:
+        return spec.volume.config_map is not None
 
     async def collect(self, request: MountRequest) -> Content:
         source = request.volume.config_map

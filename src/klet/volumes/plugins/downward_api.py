@@ -1,11 +1,11 @@
 """downwardAPI: fields of the pod and resources of its containers as files."""
 
-from klet.api.volume import Volume
 from klet.model.roles import NodeResources
 from klet.volumes.generated_files import GeneratedFiles
 from klet.volumes.payloads import downward_payload, required_mode
 from klet.volumes.plugins.base import MountRequest
 from klet.volumes.plugins.generated import Content, GeneratedFilesPlugin
+from klet.volumes.spec import VolumeSpec
 
 
 class DownwardApiPlugin(GeneratedFilesPlugin):
@@ -17,8 +17,8 @@ class DownwardApiPlugin(GeneratedFilesPlugin):
         super().__init__(files=files)
         self._node = node
 
-    def supports(self, volume: Volume) -> bool:
-        return volume.downward_api is not None
+    def supports(self, spec: VolumeSpec) -> bool:
+        return spec.volume.downward_api is not None
 
     async def collect(self, request: MountRequest) -> Content:
         source = request.volume.downward_api

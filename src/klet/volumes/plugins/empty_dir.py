@@ -3,13 +3,13 @@
 from datetime import datetime
 
 from klet.aio.threads import Threads
-from klet.api.volume import Volume
 from klet.model.pods import PodUID
 from klet.model.volumes import UsageSource
 from klet.volumes.media import ScratchRules
 from klet.volumes.names import EMPTY_DIR, Layout
 from klet.volumes.plugins.base import MountRequest, VolumeAttributes, VolumePlugin
 from klet.volumes.scratch import Scratch, ScratchDirectories
+from klet.volumes.spec import VolumeSpec
 from klet.volumes.usage import fs_group
 
 
@@ -32,14 +32,14 @@ class EmptyDirPlugin(VolumePlugin):
         self._rules = rules
         self._threads = threads
 
-    def supports(self, volume: Volume) -> bool:
-        return volume.empty_dir is not None
+    def supports(self, spec: VolumeSpec) -> bool:
+        return spec.volume.empty_dir is not None
 
-    def attributes(self, volume: Volume) -> VolumeAttributes:  # noqa: ARG002 - the same for all of them
+    def attributes(self, spec: VolumeSpec) -> VolumeAttributes:  # noqa: ARG002 - the same for all of them
         return VolumeAttributes(managed=True, relabels=True)
 
-    def path(self, uid: PodUID, volume: Volume) -> str:
-        return str(self._layout.volume(uid, self.name, volume.name))
+    def path(self, uid: PodUID, spec: VolumeSpec) -> str:
+        return str(self._layout.volume(uid, self.name, spec.name))
 
     async def set_up(self, request: MountRequest) -> datetime | None:
         source = request.volume.empty_dir

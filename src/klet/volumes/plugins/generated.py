@@ -6,13 +6,13 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from klet.api.volume import Volume
 from klet.model.pods import PodUID
 from klet.model.volumes import UsageSource
 from klet.volumes.atomic_writer import Payload
 from klet.volumes.generated_files import GeneratedFiles
 from klet.volumes.media import IN_MEMORY
 from klet.volumes.plugins.base import GENERATED_FILES, MountRequest, VolumeAttributes, VolumePlugin
+from klet.volumes.spec import VolumeSpec
 
 
 class Content(Struct, frozen=True):
@@ -36,11 +36,11 @@ class GeneratedFilesPlugin(VolumePlugin):
     async def collect(self, request: MountRequest) -> Content:
         """Return everything that goes into the volume; nothing is written yet."""
 
-    def attributes(self, volume: Volume) -> VolumeAttributes:  # noqa: ARG002 - the same for all of them
+    def attributes(self, spec: VolumeSpec) -> VolumeAttributes:  # noqa: ARG002 - the same for all of them
         return GENERATED_FILES
 
-    def path(self, uid: PodUID, volume: Volume) -> str:
-        return str(self._files.path(uid, self.name, volume.name))
+    def path(self, uid: PodUID, spec: VolumeSpec) -> str:
+        return str(self._files.path(uid, self.name, spec.name))
 
     async def set_up(self, request: MountRequest) -> datetime | None:
         content = await self.collect(request)

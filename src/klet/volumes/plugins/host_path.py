@@ -1,4 +1,4 @@
-"""hostPath: a file or directory of the machine, as it is."""
+"""hostPath, of a pod or of a PersistentVolume: a file or directory of the machine, as it is."""
 
 import os
 import stat
@@ -9,10 +9,11 @@ from typing import Final
 
 from klet.aio.threads import Threads
 from klet.api.validation.formats import has_backsteps
-from klet.api.volume import Volume
+from klet.api.volume import HostPathVolumeSource
 from klet.model.pods import PodUID
 from klet.volumes.errors import VolumeSetupError, doing
 from klet.volumes.plugins.base import MountRequest, VolumeAttributes, VolumePlugin
+from klet.volumes.spec import VolumeSpec
 
 _CHECKS: Final[Mapping[str, tuple[Callable[[int], bool], str]]] = {
     "Directory": (stat.S_ISDIR, "directory"),
@@ -32,18 +33,19 @@ class HostPathPlugin(VolumePlugin):
     def __init__(self, *, threads: Threads) -> None:
         self._threads = threads
 
-    def supports(self, volume: Volume) -> bool:
-        return volume.host_path is not None
+    def supports(self, spec: VolumeSpec) -> bool:
+        return _source(spec) is not None
 
-    def attributes(self, volume: Volume) -> VolumeAttributes:  # noqa: ARG002 - the same for all of them
-        return VolumeAttributes()
+    def attributes(self, spec: VolumeSpec) -> VolumeAttributes:
+        return VolumeAttributes(read_only=spec.read_only)
 
-    def path(self, uid: PodUID, volume: Volume) -> str:  # noqa: ARG002 - the same for all pods
-        assert volume.host_path is not None  # by `supports`
-        return volume.host_path.path
+    def path(self, uid: PodUID, spec: VolumeSpec) -> str:  # noqa: ARG002 - the same for all pods
+        source = _source(spec)
+        assert source is not None  # by `supports`
+        return source.path
 
     async def set_up(self, request: MountRequest) -> datetime | None:
-        source = request.volume.host_path
+        source = _source(request.spec)
         assert source is not None  # by `supports`
         if has_backsteps(source.path):
             raise VolumeSetupError(f"invalid HostPath `{source.path}`: must not contain '..'")
@@ -53,6 +55,10 @@ class HostPathPlugin(VolumePlugin):
 
     async def tear_down(self, uid: PodUID, name: str) -> None:
         """Do nothing: the path belongs to the machine."""
+
+
+def _source(spec: VolumeSpec) -> HostPathVolumeSource | None:
+    return spec.volume.host_path if spec.persistent is None else spec.persistent.spec.host_path
 
 
 def check_host_path(path: Path, kind: str) -> None:

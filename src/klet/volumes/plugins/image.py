@@ -2,9 +2,9 @@
 
 from datetime import datetime
 
-from klet.api.volume import Volume
 from klet.model.pods import PodUID
 from klet.volumes.plugins.base import MountRequest, VolumeAttributes, VolumePlugin
+from klet.volumes.spec import VolumeSpec
 
 
 class ImagePlugin(VolumePlugin):
@@ -12,13 +12,13 @@ class ImagePlugin(VolumePlugin):
 
     name = "kubernetes.io/image"
 
-    def supports(self, volume: Volume) -> bool:
-        return volume.image is not None
+    def supports(self, spec: VolumeSpec) -> bool:
+        return spec.volume.image is not None
 
-    def attributes(self, volume: Volume) -> VolumeAttributes:  # noqa: ARG002 - the same for all of them
+    def attributes(self, spec: VolumeSpec) -> VolumeAttributes:  # noqa: ARG002 - the same for all of them
         return VolumeAttributes(read_only=True)
 
-    def path(self, uid: PodUID, volume: Volume) -> str:  # noqa: ARG002 - the same for all of them
+    def path(self, uid: PodUID, spec: VolumeSpec) -> str:  # noqa: ARG002 - the same for all of them
         return ""
 
     async def set_up(self, request: MountRequest) -> datetime | None:  # noqa: ARG002 - nothing to set up

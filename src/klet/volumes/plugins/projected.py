@@ -10,7 +10,6 @@ from klet.api.volume import (
     PodCertificateProjection,
     ProjectedVolumeSource,
     ServiceAccountTokenProjection,
-    Volume,
     VolumeProjection,
 )
 from klet.errors import KletError
@@ -26,6 +25,7 @@ from klet.volumes.plugins.base import MountRequest
 from klet.volumes.plugins.config_map import read_config_map
 from klet.volumes.plugins.generated import Content, GeneratedFilesPlugin
 from klet.volumes.plugins.secret import read_secret
+from klet.volumes.spec import VolumeSpec
 from klet.volumes.usage import fs_group, fs_user
 
 _GUARDED_MODE = 0o600
@@ -77,8 +77,8 @@ class ProjectedPlugin(GeneratedFilesPlugin):
         self._node = node
         self._has_api = has_api
 
-    def supports(self, volume: Volume) -> bool:
-        return volume.projected is not None
+    def supports(self, spec: VolumeSpec) -> bool:
+        return spec.volume.projected is not None
 
     async def collect(self, request: MountRequest) -> Content:
         source = request.volume.projected

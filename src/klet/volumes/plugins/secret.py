@@ -1,13 +1,13 @@
 """secret: the keys of a Secret as files."""
 
 from klet.api.config import Secret
-from klet.api.volume import Volume
 from klet.model.objects import ObjectMissing
 from klet.model.roles import ObjectReader
 from klet.volumes.generated_files import GeneratedFiles
 from klet.volumes.payloads import required_mode, secret_payload
 from klet.volumes.plugins.base import MountRequest
 from klet.volumes.plugins.generated import Content, GeneratedFilesPlugin
+from klet.volumes.spec import VolumeSpec
 
 
 class SecretPlugin(GeneratedFilesPlugin):
@@ -19,8 +19,8 @@ class SecretPlugin(GeneratedFilesPlugin):
         super().__init__(files=files)
         self._objects = objects
 
-    def supports(self, volume: Volume) -> bool:
-        return volume.secret is not None
+    def supports(self, spec: VolumeSpec) -> bool:
+        return spec.volume.secret is not None
 
     async def collect(self, request: MountRequest) -> Content:
         source = request.volume.secret
