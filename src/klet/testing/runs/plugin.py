@@ -5,6 +5,8 @@ Set-up, call and tear-down of a test have its deadline each, and the import of a
 
 import faulthandler
 import os
+import shutil
+import tempfile
 from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path, PurePath
 from typing import Any, Final, TypeVar
@@ -114,9 +116,22 @@ def pytest_configure(config: pytest.Config) -> None:
     except LimitError as error:
         raise pytest.UsageError(str(error)) from error
     config.pluginmanager.register(Deadlines(root=config.rootpath, limits=limits, only=only, grace=grace), "deadlines")
-    # Workers of xdist report to the process that started them, and that one writes.
-    if config.option.record is not None and not hasattr(config, "workerinput"):
+    # Workers of xdist have a directory inside that of the process that started them; they report to it, and it writes.
+    if hasattr(config, "workerinput"):
+        return
+    if config.option.basetemp is None:
+        # Not pytest's numbered directories: it also removes those of earlier runs, and fails where one left a mount.
+        config.option.basetemp = directory = tempfile.mkdtemp(prefix="klet-tests-")
+        config.add_cleanup(lambda: remove_files(Path(directory), mounts=Path("/proc/self/mountinfo").read_text()))
+    if config.option.record is not None:
         config.pluginmanager.register(Recorder(path=Path(config.option.record)), "recorder")
+
+
+def remove_files(directory: Path, *, mounts: str) -> None:
+    """Remove the files of a run, unless something is still mounted among them: that would be emptied too."""
+    points = (Path(line.split(" ", 5)[4]) for line in mounts.splitlines())
+    if not any(point.is_relative_to(directory) for point in points):
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 class Deadlines:

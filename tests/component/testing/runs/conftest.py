@@ -47,6 +47,12 @@ class Ran:
         return rest.partition("\n+++\n")[0]
 
 
+@pytest.fixture(autouse=True)
+def files_of_killed_runs(tmp_path, monkeypatch):
+    """Let the files of runs that are killed go with those of the test."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
 def write(directory: Path, files: dict[str, str]) -> None:
     """Make a directory of tests."""
     for name, text in {"pytest.ini": OPTIONS, **files}.items():

@@ -2,7 +2,14 @@ from pathlib import PurePath
 
 import pytest
 
-from klet.testing.runs.plugin import DEFAULT_LIMIT, LimitError, choose_limit, parse_limits, parse_seconds
+from klet.testing.runs.plugin import (
+    DEFAULT_LIMIT,
+    LimitError,
+    choose_limit,
+    parse_limits,
+    parse_seconds,
+    remove_files,
+)
 
 LIMITS = {PurePath("tests"): 100.0, PurePath("tests/unit"): 60.0, PurePath("tests/unit/test_slow.py"): 90.0}
 
@@ -35,3 +42,21 @@ def test_other_lines_are_refused(line):
 
 def test_no_deadline_is_a_deadline_of_nothing():
     assert parse_seconds(0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("mounts", "is_left"),
+    [
+        pytest.param("", False, id="nothing is mounted"),
+        pytest.param("30 1 0:5 / {directory}er rw - tmpfs tmpfs rw", False, id="a mount beside it"),
+        pytest.param("30 1 0:5 / {directory}/a/b rw - tmpfs tmpfs rw", True, id="a mount among the files"),
+        pytest.param("30 1 0:5 / {directory} rw - tmpfs tmpfs rw", True, id="the directory is a mount"),
+    ],
+)
+def test_the_files_of_a_run_are_removed_unless_something_is_mounted_among_them(tmp_path, mounts, is_left):
+    directory = tmp_path / "run"
+    (directory / "a").mkdir(parents=True)
+
+    remove_files(directory, mounts=mounts.format(directory=directory))
+
+    assert directory.exists() is is_left
