@@ -63,6 +63,21 @@ def test_each_verbosity_shows_more(start, verbosity, lines):
     assert len(info.text.splitlines()) == lines
 
 
+def test_the_verbosity_changes_while_the_agent_runs(start):
+    info, _, handler = start(vmodule=(VModuleRule("transport", 6),))
+    logger, module = logging.getLogger("klet.test"), logging.getLogger("klet.kube.transport")
+    for verbosity in (0, 5, 0):
+        handler.set_verbosity(verbosity)
+        logger.log(TRACE, "Event at %d", verbosity)
+        module.log(REQUESTS, "Response at %d", verbosity)
+    assert [line.rpartition("] ")[2] for line in info.text.splitlines()] == [
+        '"Response at 0"',
+        '"Event at 5"',
+        '"Response at 5"',
+        '"Response at 0"',
+    ]
+
+
 def test_one_module_may_say_more(start):
     info, _, _ = start(vmodule=(VModuleRule("transport", 6),))
     for module in ("klet.kube.transport", "klet.cri.connection"):

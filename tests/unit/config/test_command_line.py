@@ -310,3 +310,15 @@ def test_a_refusal_has_the_warnings_that_came_before(with_file, argv, files):
     deprecated, unknown = refused.value.warnings[0], refused.value.warnings[-1]
     assert "--cluster-dns has been deprecated" in deprecated
     assert 'unknown field "maxPodz"' in unknown
+
+
+def test_flags_are_listed_for_flagz_with_its_gate_alone(settle, standalone, as_document):
+    files = {"/k.yaml": as_document({**standalone, "featureGates": {"ComponentFlagz": True}, "maxPods": 7})}
+    given = ("--config=/k.yaml", "--v=3", "--manifest-url-header=X-Token:hunter2", "--hostname-override=n")
+    shown = settle(*given, files=files).flagz
+    assert (shown["v"], shown["config"], shown["hostname-override"]) == ("3", "/k.yaml", "n")
+    # As upstream: what the file sets is not a flag's value.
+    assert (shown["max-pods"], shown["register-node"], shown["lock-file"]) == ("110", "true", "")
+    assert "hunter2" not in str(shown)
+    files = {"/k.yaml": as_document({**standalone})}
+    assert settle("--config=/k.yaml", files=files).flagz == {}
