@@ -61,12 +61,16 @@ async def metrics_server(control_plane, tmp_path_factory):
         f"--secure-port={port}",
         f"--cert-dir={directory}",
         "--kubelet-insecure-tls",
+        "--kubelet-use-node-status-port",
         "--kubelet-preferred-address-types=InternalIP",
         "--metric-resolution=10s",
+        # It must be shorter than that.
+        "--kubelet-request-timeout=5s",
     )
     daemon = Daemon(command=command, log=directory / "log", clock=control_plane.clock)
     daemon.start()
     yield port
+    daemon.check()
     await daemon.stop()
 
 
