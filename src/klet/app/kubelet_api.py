@@ -39,6 +39,7 @@ from klet.server.listener import (
     SocketListener,
     listen_on,
 )
+from klet.server.metrics import HttpMetrics, register_health, register_http
 from klet.server.routes.checkpoint import CheckpointRoutes
 from klet.server.routes.health import HealthRoutes, pass_always
 from klet.server.routes.klet import KletRoutes
@@ -190,12 +191,14 @@ def build_api_parts(
     )
     own = SocketListener(path=api.own_socket, routes=(*routes, KletRoutes(pods=pods, journal=records)), clock=clock)
     parts: list[Part] = [*api.parts, own]
+    requests = register_http(agent.metrics.agent)
     if api.health is not None:
         parts.append(HealthListener(address=api.health, routes=routes, clock=clock))
     if api.readers is not None:
-        parts.append(ReadOnlyListener(listener=api.readers, routes=routes, clock=clock, tracer=ports.tracer))
+        options = ListenerOptions(tracer=ports.tracer, metrics=requests)
+        parts.append(ReadOnlyListener(listener=api.readers, routes=routes, clock=clock, options=options))
     if api.secure is not None:
-        parts += _build_secure(api.secure, routes, ports)
+        parts += _build_secure(api.secure, routes, ports, requests)
     return tuple(parts)
 
 
@@ -204,7 +207,10 @@ def _build_routes(ports: Ports, agent: Agent, pods: ReportedPods, api: OpenedApi
     running = RuntimePods(runtime=ports.runtime)
     logs = ContainerLogs(runtime=ports.runtime, clock=ports.clock)
     routes: tuple[Routes, ...] = (
-        HealthRoutes(checks={"ping": pass_always, "log": pass_always, "syncloop": agent.loop.health_error}),
+        HealthRoutes(
+            checks={"ping": pass_always, "log": pass_always, "syncloop": agent.loop.health_error},
+            metrics=register_health(agent.metrics.slis),
+        ),
         PodRoutes(pods=pods, logs=logs, splits_streams=api.features.splits_log_streams),
         StreamRoutes(pods=pods, running=running, runtime=ports.runtime),
         NodeRoutes(configuration=api.configuration, running=running),
@@ -219,7 +225,9 @@ def _build_routes(ports: Ports, agent: Agent, pods: ReportedPods, api: OpenedApi
     return (*routes, CheckpointRoutes(pods=pods, checkpoints=checkpoints))
 
 
-def _build_secure(secure: SecureApi, routes: tuple[Routes, ...], ports: Ports) -> tuple[Part, ...]:
+def _build_secure(
+    secure: SecureApi, routes: tuple[Routes, ...], ports: Ports, requests: HttpMetrics
+) -> tuple[Part, ...]:
     listener = SecureListener(
         listener=secure.listener,
         contexts=secure.contexts,
@@ -227,7 +235,7 @@ def _build_secure(secure: SecureApi, routes: tuple[Routes, ...], ports: Ports) -
         auth=secure.auth,
         routes=routes,
         clock=ports.clock,
-        options=ListenerOptions(has_debugging=secure.has_debugging, tracer=ports.tracer),
+        options=ListenerOptions(has_debugging=secure.has_debugging, tracer=ports.tracer, metrics=requests),
     )
     parts = (listener,) if secure.pair is None else (secure.pair, listener)
     return (FirstPair(prepare=secure.prepare, parts=parts),) if secure.prepare is not None else parts

@@ -39,15 +39,19 @@ def build_application(
     auth: RequestAuth | None = None,
     has_debugging: bool = True,
     tracer: Tracer | None = None,
+    count: Middleware | None = None,
 ) -> web.Application:
     """Return the endpoints of one listener. On all but the API's own port every client is served, without a check.
 
     `has_debugging` is `enableDebuggingHandlers`. With a tracer, a request that is let in has a span.
+    `count` sees every request first.
     """
     if (kind is ListenerKind.API) != (auth is not None):
         raise ValueError(f"the listener {kind} checks requests, or does not, against the table of endpoints")
     find = match_health_path if kind is ListenerKind.HEALTH else partial(match_path, has_debugging=has_debugging)
-    application = web.Application(middlewares=[_check_requests(auth, find, tracer)])
+    application = web.Application(
+        middlewares=[*([count] if count is not None else []), _check_requests(auth, find, tracer)]
+    )
     application.on_response_prepare.append(_drop_server_header)
     for group in ENDPOINT_GROUPS:
         if has_debugging or group.without_debugging is WithoutDebugging.KEPT:
