@@ -19,12 +19,12 @@ from bench.rows import Row
 from klet.aio.clock import SystemClock
 from klet.api.container_status import ContainerState, ContainerStateRunning, ContainerStatus
 from klet.api.handlers import HTTPGetAction, Probe
-from klet.api.pod import PodStatus
+from klet.api.pod import Pod, PodStatus
 from klet.api.times import Time
 from klet.host.http_client import HttpClient
 from klet.journal.memory import MemoryJournal
 from klet.model.pods import PodUID
-from klet.model.probes import ProbeResult
+from klet.model.probes import ProbeKind, ProbeResult
 from klet.probes.handler import ProbeOutcome, ProbeTarget, Question
 from klet.probes.manager import ProbeManager
 from klet.probes.prober import Prober
@@ -78,6 +78,9 @@ class CountingProber:
             return question()
 
         return ask
+
+    def forget(self, pod: Pod, container: str, kind: ProbeKind) -> None:
+        self._prober.forget(pod, container, kind)
 
 
 class Floor(asyncio.Protocol):

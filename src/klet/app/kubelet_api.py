@@ -44,6 +44,7 @@ from klet.server.listener import (
     SocketListener,
     listen_on,
 )
+from klet.server.metrics import register_health, register_http
 from klet.server.node_logs import NodeLogs
 from klet.server.routes.checkpoint import CheckpointRoutes
 from klet.server.routes.debug import CpuProfiler, DebugRoutes
@@ -215,12 +216,20 @@ def build_api_parts(
         switched_off=api.features.switched_off,
     )
     parts: list[Part] = [*api.parts, own]
+    requests = register_http(agent.metrics.agent)
     if api.health is not None:
         parts.append(HealthListener(address=api.health, routes=routes, clock=clock))
     if api.readers is not None:
-        parts.append(ReadOnlyListener(listener=api.readers, routes=routes, clock=clock, tracer=ports.tracer))
+        options = ListenerOptions(tracer=ports.tracer, metrics=requests)
+        parts.append(ReadOnlyListener(listener=api.readers, routes=routes, clock=clock, options=options))
     if api.secure is not None:
-        parts += _build_secure(api.secure, routes, ports, switched_off=api.features.switched_off)
+        options = ListenerOptions(
+            has_debugging=api.secure.has_debugging,
+            switched_off=api.features.switched_off,
+            tracer=ports.tracer,
+            metrics=requests,
+        )
+        parts += _build_secure(api.secure, routes, ports, options)
     return tuple(parts)
 
 
@@ -229,7 +238,10 @@ def _build_routes(ports: Ports, agent: Agent, pods: ReportedPods, api: OpenedApi
     running = RuntimePods(runtime=ports.runtime)
     logs = ContainerLogs(runtime=ports.runtime, clock=ports.clock)
     routes: tuple[Routes, ...] = (
-        HealthRoutes(checks={"ping": pass_always, "log": pass_always, "syncloop": agent.loop.health_error}),
+        HealthRoutes(
+            checks={"ping": pass_always, "log": pass_always, "syncloop": agent.loop.health_error},
+            metrics=register_health(agent.metrics.slis),
+        ),
         PodRoutes(pods=pods, logs=logs, splits_streams=api.features.splits_log_streams),
         StreamRoutes(pods=pods, running=running, runtime=ports.runtime),
         NodeRoutes(configuration=api.configuration, running=running),
@@ -294,7 +306,7 @@ def _list_paths(*, has_debugging: bool) -> tuple[str, ...]:
 
 
 def _build_secure(
-    secure: SecureApi, routes: tuple[Routes, ...], ports: Ports, *, switched_off: frozenset[HandlerSwitch]
+    secure: SecureApi, routes: tuple[Routes, ...], ports: Ports, options: ListenerOptions
 ) -> tuple[Part, ...]:
     listener = SecureListener(
         listener=secure.listener,
@@ -303,7 +315,7 @@ def _build_secure(
         auth=secure.auth,
         routes=routes,
         clock=ports.clock,
-        options=ListenerOptions(has_debugging=secure.has_debugging, switched_off=switched_off, tracer=ports.tracer),
+        options=options,
     )
     parts = (listener,) if secure.pair is None else (secure.pair, listener)
     return (FirstPair(prepare=secure.prepare, parts=parts),) if secure.prepare is not None else parts

@@ -29,6 +29,7 @@ from klet.pleg.metrics import register_pleg, register_running
 from klet.pleg.pleg import Pleg, PlegSettings
 from klet.pods.store import PodStore
 from klet.probes.manager import ProbeManager
+from klet.probes.metrics import CountedProber, register_probes
 from klet.probes.prober import Prober
 from klet.resources.names import pods_root
 from klet.runtime.gc import ContainerGc, ContainerRemover
@@ -304,7 +305,11 @@ def _build_reporting(ports: Ports, settings: AgentSettings, boards: Boards) -> t
     probes = ProbeManager(
         statuses=boards.statuses,
         results=boards.probes,
-        prober=Prober(runtime=ports.runtime, http=ports.http),
+        prober=CountedProber(
+            inner=Prober(runtime=ports.runtime, http=ports.http),
+            metrics=register_probes(ports.metrics.probes),
+            clock=ports.clock,
+        ),
         restarts=partial(comes_back, restart_all=settings.features.restart_all),
         recorder=ports.recorder,
         clock=ports.clock,

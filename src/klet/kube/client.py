@@ -134,7 +134,7 @@ class KubeClient:
     async def _send(self, request: HttpRequest) -> HttpAnswer:
         renewals, retries = 1, RETRIES
         while True:
-            await self._throttle.wait()
+            await self._wait_for_turn(request.method)
             answer = await self._transport.send(request, timeout=self._timeout)
             if answer.code < 400:
                 return answer
@@ -146,6 +146,14 @@ class KubeClient:
                 await self._clock.sleep(error.retry_after)
             else:
                 raise error
+            if (counter := self._transport.counter) is not None:
+                counter.note_retry(request.method, error.code)
+
+    async def _wait_for_turn(self, method: str) -> None:
+        began = self._clock.monotonic()
+        await self._throttle.wait()
+        if (counter := self._transport.counter) is not None:
+            counter.note_wait(method, self._clock.monotonic() - began)
 
 
 def of_type(struct: type[T]) -> type["ObjectList[T]"]:

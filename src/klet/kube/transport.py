@@ -10,7 +10,7 @@ import os
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from yarl import URL
 from klet.kube.access import Access, Authority, NoVerification, PemSource
 from klet.kube.credentials import Credentials, CredentialSet
 from klet.kube.errors import CredentialError, KubeconfigError, Unreachable
+from klet.kube.metrics import RequestCounter, RestClientMetrics
 from klet.kube.reach import Reach
 from klet.kube.traced import note_response, start_request_span
 from klet.model.hidden_fields import HidesFields
@@ -65,7 +66,16 @@ class HttpAnswer(HidesFields, frozen=True):
 class Transport:
     """Sends requests to one API server."""
 
-    def __init__(self, *, access: Access, credentials: Credentials, tracer: Tracer | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        access: Access,
+        credentials: Credentials,
+        tracer: Tracer | None = None,
+        metrics: RestClientMetrics | None = None,
+    ) -> None:
+        host = URL(access.server).authority
+        self._counter = RequestCounter(metrics=metrics, host=host) if metrics is not None else None
         self._access = access
         self._tracer = tracer
         self._credentials = credentials
@@ -76,6 +86,11 @@ class Transport:
         self._open: set[aiohttp.ClientResponse] = set()
         self._reach = Reach()
         self._answered_at = 0.0
+
+    @property
+    def counter(self) -> RequestCounter | None:
+        """Counts what is sent here."""
+        return self._counter
 
     @property
     def answered_at(self) -> float:
@@ -94,6 +109,8 @@ class Transport:
                 body = await response.read()
                 self._note_answer()
                 self._reach.answered(response.status)
+                if self._counter is not None:
+                    self._counter.note_sizes(request.method, sent=len(request.body or b""), received=len(body))
                 return HttpAnswer(response.status, response.headers.get("Retry-After", ""), body)
         except TimeoutError as error:
             raise self._unreachable(request, f"no answer within {timeout.total_seconds():g} s") from error
@@ -122,6 +139,8 @@ class Transport:
             # Closing a session does not wake its readers.
             response.content.set_exception(_ConnectionsReplaced("connections are replaced"))
         if session is not None:
+            if self._counter is not None:
+                self._counter.note_connections(-1)
             await session.close()
 
     async def refresh(self) -> None:
@@ -166,7 +185,7 @@ class Transport:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         began = asyncio.get_running_loop().time()
         _log_request(request, url)
-        async with session.request(
+        sending = session.request(
             request.method,
             url,
             data=request.body,
@@ -174,7 +193,8 @@ class Transport:
             allow_redirects=False,
             proxy=self._access.proxy or None,
             server_hostname=self._access.server_name or None,
-        ) as response:
+        )
+        async with self._counted(sending, request, began) as response:
             _log_response(request, url, response, began=began)
             if response.status == 401:
                 self._credentials.refuse()
@@ -184,6 +204,23 @@ class Transport:
             finally:
                 self._open.discard(response)
                 _cut_off(response)
+
+    @asynccontextmanager
+    async def _counted(
+        self, sending: AbstractAsyncContextManager[aiohttp.ClientResponse], request: HttpRequest, began: float
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Yield the answer; count it, or that there is none."""
+        counter, is_answered = self._counter, False
+        try:
+            async with sending as response:
+                is_answered = True
+                if counter is not None:
+                    seconds = asyncio.get_running_loop().time() - began
+                    counter.note_head(request.method, response.status, seconds=seconds)
+                yield response
+        finally:
+            if counter is not None and not is_answered:
+                counter.note_failure(request.method, seconds=asyncio.get_running_loop().time() - began)
 
     async def _session_for(self, shown: CredentialSet) -> aiohttp.ClientSession:
         if self._session is not None and self._is_of(shown):
@@ -207,6 +244,8 @@ class Transport:
                 connector=connector, timeout=timeout, auto_decompress=True, cookie_jar=aiohttp.DummyCookieJar()
             )
             self._shown = shown
+            if self._counter is not None:
+                self._counter.note_connections(+1)
         return self._session
 
     def _note_answer(self) -> None:

@@ -11,6 +11,7 @@ from grpc import aio
 
 from klet.api.container import Container
 from klet.api.handlers import ExecAction, GRPCAction, HTTPGetAction, TCPSocketAction
+from klet.api.pod import Pod
 from klet.api.times import Duration
 from klet.cri.errors import Code, CriError, ExecTimeout
 from klet.cri.port import CommandRunner
@@ -28,6 +29,7 @@ from klet.model.http_get import (
     user_agent,
 )
 from klet.model.pods import format_pod
+from klet.model.probes import ProbeKind
 from klet.probes.handler import MAX_OUTPUT, ProbeAnswer, ProbeOutcome, ProbeTarget, Question, answer_always
 from klet.wire import cri_v1_pb2 as cri
 from klet.wire import health_v1_pb2 as health
@@ -62,6 +64,9 @@ class Prober:
     def prepare(self, target: ProbeTarget) -> Question:
         """Return a probe to run; it may be used again as long as the target stays the same."""
         return partial(_ask, self._once(target))
+
+    def forget(self, pod: Pod, container: str, kind: ProbeKind) -> None:
+        """Do nothing: a probe keeps nothing."""
 
     def _once(self, target: ProbeTarget) -> Question:
         probe = target.probe

@@ -45,6 +45,10 @@ class ProbeCarrier(Protocol):
 
     def prepare(self, target: ProbeTarget) -> Question: ...
 
+    def forget(self, pod: Pod, container: str, kind: ProbeKind) -> None:
+        """Drop what is kept of a probe that is not run any more."""
+        ...
+
 
 class WorkerPorts(Struct, frozen=True, kw_only=True):
     """What all workers share."""
@@ -139,6 +143,7 @@ class ProbeWorker:
         """Remove the result from the board: it is not updated any more."""
         if self._state.id is not None:
             self._ports.results.remove(ProbeKey(self._state.id, self._rules.kind))
+        self._ports.prober.forget(self.pod, self._container.name, self._rules.kind)
 
     def _step(self) -> float:
         """Return the first instant common to all workers at or after the due time; short periods have short steps."""

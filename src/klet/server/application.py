@@ -49,11 +49,12 @@ def build_application(
     has_debugging: bool = True,
     switched_off: Collection[HandlerSwitch] = (),
     tracer: Tracer | None = None,
+    count: Middleware | None = None,
 ) -> web.Application:
     """Return the endpoints of one listener. On all but the API's own port every client is served, without a check.
 
     `has_debugging` is `enableDebuggingHandlers`. With a tracer, a request that is let in has a span. A path behind a
-    gate is there if the routes have its handler.
+    gate is there if the routes have its handler. `count` sees every request first.
     """
     if (kind is ListenerKind.API) != (auth is not None):
         raise ValueError(f"the listener {kind} checks requests, or does not, against the table of endpoints")
@@ -61,7 +62,8 @@ def build_application(
     if kind is not ListenerKind.HEALTH:
         gated = _open_gates(routes, kind, has_debugging=has_debugging)
         find = partial(match_path, has_debugging=has_debugging, gated=gated)
-    application = web.Application(middlewares=[_check_requests(auth, find, tracer)])
+    counters = [count] if count is not None else []
+    application = web.Application(middlewares=[*counters, _check_requests(auth, find, tracer)])
     application.on_response_prepare.append(_drop_server_header)
     for group in ENDPOINT_GROUPS:
         is_served = has_debugging or group.without_debugging is WithoutDebugging.KEPT

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 from aiohttp.web_protocol import RequestHandler
 from msgspec import Struct
 
@@ -26,6 +27,7 @@ from klet.server.connection import HttpConnection, RequestLimits
 from klet.server.connection_limits import TrackedConnection, UnauthenticatedConnections, UnauthenticatedLimits
 from klet.server.endpoints import HandlerSwitch, ListenerKind, Routes
 from klet.server.http1 import FIELD_LIMIT, HEAD_LIMIT
+from klet.server.metrics import READ_ONLY, READ_WRITE, HttpMetrics, count_requests
 from klet.server.request_log import request_logger
 from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.serving import Serving
@@ -76,6 +78,7 @@ class ListenerOptions(Struct, frozen=True, kw_only=True):
     """`enableDebuggingHandlers`."""
     switched_off: frozenset[HandlerSwitch] = frozenset()
     tracer: Tracer | None = None
+    metrics: HttpMetrics | None = None
 
 
 class ListenAddress(Struct, frozen=True, kw_only=True):
@@ -181,6 +184,7 @@ class SecureListener:
                 has_debugging=self._options.has_debugging,
                 switched_off=self._options.switched_off,
                 tracer=self._options.tracer,
+                count=_counter(self._options, READ_WRITE, self._clock),
             )
             async with _handlers(application) as make_handler:
                 unauthenticated = UnauthenticatedConnections(limits=self._limits.unauthenticated, clock=self._clock)
@@ -212,16 +216,25 @@ class ReadOnlyListener:
     """What every client that can connect may read, without TLS (`readOnlyPort`)."""
 
     def __init__(
-        self, *, listener: socket.socket, routes: Sequence[Routes], clock: Clock, tracer: Tracer | None = None
+        self,
+        *,
+        listener: socket.socket,
+        routes: Sequence[Routes],
+        clock: Clock,
+        options: ListenerOptions | None = None,
     ) -> None:
         self._listener = listener
         self._routes = routes
         self._clock = clock
-        self._tracer = tracer
+        self._options = options or ListenerOptions()
 
     async def run(self) -> None:
         application = build_application(
-            self._routes, kind=ListenerKind.READ_ONLY, has_debugging=False, tracer=self._tracer
+            self._routes,
+            kind=ListenerKind.READ_ONLY,
+            has_debugging=False,
+            tracer=self._options.tracer,
+            count=_counter(self._options, READ_ONLY, self._clock),
         )
         logger.info("Serving the read-only kubelet API", extra=_where(self._listener))
         await _serve_plainly(self._listener, application, self._clock, _READ_ONLY)
@@ -247,6 +260,10 @@ class HealthListener:
             logger.info("Serving health", extra=_where(listener))
             application = build_application(self._routes, kind=ListenerKind.HEALTH)
             await _serve_plainly(listener, application, self._clock, _PLAIN)
+
+
+def _counter(options: ListenerOptions, server_type: str, clock: Clock) -> Middleware | None:
+    return count_requests(options.metrics, server_type=server_type, clock=clock) if options.metrics else None
 
 
 async def _serve_plainly(

@@ -58,12 +58,16 @@ class ScriptedProber:
 
     def __init__(self):
         self.asked = defaultdict(list)
+        self.forgotten = []
         self.answers = {}
         self.takes = {}
         self.running = 0
 
     def prepare(self, target):
         return lambda: self._answer(target)
+
+    def forget(self, pod, container, kind):
+        self.forgotten.append((pod.metadata.name, container, kind))
 
     async def _answer(self, target):
         (kind,) = target.probe.exec.command

@@ -27,6 +27,7 @@ from klet.certs.messages import Purpose, Template
 from klet.cri.client import CriClient
 from klet.host.images import BUSYBOX_IMAGE
 from klet.host.journalctl import Journalctl
+from klet.metrics import MetricRegistry
 from klet.model.tracing import Tracer
 from klet.server.auth.access import AlwaysAllow, Authorizer
 from klet.server.auth.certificates import CertificateAuthenticator, ClientAuthorities
@@ -44,6 +45,7 @@ from klet.server.listener import (
     SocketListener,
     listen_on,
 )
+from klet.server.metrics import register_health
 from klet.server.node_logs import NodeLogs
 from klet.server.routes.checkpoint import CheckpointRoutes
 from klet.server.routes.debug import DebugRoutes
@@ -309,7 +311,7 @@ class Kubelet:
             *(self.gated if setup.with_gates else ()),
             PodRoutes(pods=self.pods, logs=Logs(), splits_streams=setup.splits_streams),
             CheckpointRoutes(pods=self.pods, checkpoints=checkpoints),
-            HealthRoutes(checks=self.health.checks()),
+            HealthRoutes(checks=self.health.checks(), metrics=register_health(MetricRegistry())),
             StreamRoutes(pods=self.pods, running=running, runtime=client),
             NodeRoutes(configuration=b'{"port":10250}', running=running),
             MetricRoutes(metrics=open_metrics(architecture="amd64")),

@@ -32,9 +32,11 @@ from klet.api.klet_v1 import (
 from klet.api.pod import Pod, PodStatus
 from klet.errors import KletError
 from klet.host.inotify import ChangeKind, DirectoryChange, watch_directory
+from klet.metrics import MetricRegistry
 from klet.model.log_query import LogQuery
 from klet.model.runtime import ContainerId
 from klet.server.listener import ListenError, SocketListener
+from klet.server.metrics import register_health
 from klet.server.routes.health import HealthCheck, HealthRoutes
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.pods import PodRoutes
@@ -136,7 +138,7 @@ class Bench:
             path=path,
             routes=(
                 PodRoutes(pods=self.pods, logs=self.logs),
-                HealthRoutes(checks=self.health.checks()),
+                HealthRoutes(checks=self.health.checks(), metrics=register_health(MetricRegistry())),
                 KletRoutes(pods=self.pods, journal=self.journal),
             ),
             clock=SystemClock(),

@@ -14,6 +14,7 @@ from klet.kube.access import Access
 from klet.kube.client import REQUEST_TIMEOUT, KubeClient
 from klet.kube.credentials import Credentials
 from klet.kube.informer import InformerSettings
+from klet.kube.metrics import RestClientMetrics
 from klet.kube.throttle import Unlimited, throttle_for
 from klet.kube.transport import Transport
 from klet.kube.watch import Watcher
@@ -46,11 +47,12 @@ async def connect_cluster(
     clock: Clock,
     randomness: random.Random,
     tracer: Tracer | None = None,
+    metrics: RestClientMetrics | None = None,
 ) -> AsyncIterator[ClusterClients]:
     """Return the clients for one kubeconfig; no request is sent yet."""
     credentials = Credentials(login=access.login, clock=clock)
-    transport = Transport(access=access, credentials=credentials, tracer=tracer)
-    heartbeats = Transport(access=access, credentials=credentials, tracer=tracer)
+    transport = Transport(access=access, credentials=credentials, tracer=tracer, metrics=metrics)
+    heartbeats = Transport(access=access, credentials=credentials, tracer=tracer, metrics=metrics)
     throttle = throttle_for(config.kube_api_qps, config.kube_api_burst, clock)
     event_throttle = throttle_for(config.event_record_qps, config.event_burst, clock)
     main = KubeClient(transport=transport, throttle=throttle, timeout=REQUEST_TIMEOUT, clock=clock)

@@ -26,6 +26,7 @@ from klet.certs.pod_certificates.board import PodCertificates
 from klet.config.command_line import Settings
 from klet.config.places import hide_credentials
 from klet.events.recorder import EventingRecorder
+from klet.kube.metrics import register_rest_client
 from klet.kube.node_informers import NodeInformers, build_informers
 from klet.kube.outages import OutageLogger
 from klet.model.roles import Part, PodSink, Publisher
@@ -67,7 +68,12 @@ async def open_cluster(
     async with (
         open_node_identity(given, settings, base) as identity,
         connect_cluster(
-            identity.access, given.config, clock=clock, randomness=randomness, tracer=base.tracer
+            identity.access,
+            given.config,
+            clock=clock,
+            randomness=randomness,
+            tracer=base.tracer,
+            metrics=register_rest_client(base.metrics.agent),
         ) as clients,
     ):
         informers = build_informers(clients.informers, settings.node_name)

@@ -1,7 +1,7 @@
 """`/healthz` and its parts."""
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from aiohttp import web
 
@@ -9,15 +9,26 @@ HealthCheck: TypeAlias = Callable[[], str | None]
 """The error, or None when the check passes."""
 
 
+class CheckMetrics(Protocol):
+    """Counts the results of checks."""
+
+    def note(self, name: str, *, is_well: bool) -> None: ...
+
+
 class HealthRoutes:
     """Reports whether the agent is healthy."""
 
-    def __init__(self, *, checks: Mapping[str, HealthCheck]) -> None:
+    def __init__(self, *, checks: Mapping[str, HealthCheck], metrics: CheckMetrics) -> None:
         self._checks = checks
+        self._metrics = metrics
 
     async def check_all(self, request: web.Request) -> web.Response:
         excluded = set(request.query.getall("exclude", []))
-        text, is_well = render_checks({name: check() for name, check in self._checks.items()}, excluded)
+        found = {name: check() for name, check in self._checks.items()}
+        for name, error in found.items():
+            if name not in excluded:
+                self._metrics.note(name, is_well=error is None)
+        text, is_well = render_checks(found, excluded)
         if is_well and "verbose" not in request.query:
             return web.Response(text="ok")
         return web.Response(status=200 if is_well else 500, text=text)

@@ -1,0 +1,100 @@
+"""Metrics of requests to the API server (client-go's `rest_client_…`)."""
+
+from typing import Final
+
+from msgspec import Struct
+
+from klet.metrics import Counter, FewValues, Gauge, Histogram, Label, MetricRegistry
+
+ERROR: Final = "<error>"
+"""The code of a request that was not answered."""
+_SECONDS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
+_BYTES: Final = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
+_VERBS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+_HOST: Final = FewValues("host", 8)
+_CODE: Final = Label("code", frozenset({ERROR, *map(str, range(100, 600))}))
+
+
+class RestClientMetrics(Struct, frozen=True, kw_only=True):
+    """Requests to the API server."""
+
+    total: Counter
+    duration: Histogram
+    throttled: Histogram
+    request_size: Histogram
+    response_size: Histogram
+    retries: Counter
+    transports: Gauge
+    transports_made: Counter
+
+
+def register_rest_client(registry: MetricRegistry) -> RestClientMetrics:
+    labels = Label("verb", _VERBS), _HOST
+    return RestClientMetrics(
+        total=registry.counter(
+            "rest_client_requests_total",
+            "Requests to the API server, by the code of the answer.",
+            (_CODE, Label("method", _VERBS), _HOST),
+        ),
+        duration=registry.histogram(
+            "rest_client_request_duration_seconds",
+            "From a request to the API server to the head of its answer.",
+            _SECONDS,
+            labels,
+        ),
+        throttled=registry.histogram(
+            "rest_client_rate_limiter_duration_seconds",
+            "How long requests waited for the limits of kubeAPIQPS and eventRecordQPS.",
+            _SECONDS,
+            labels,
+        ),
+        request_size=registry.histogram(
+            "rest_client_request_size_bytes", "Sizes of requests to the API server.", _BYTES, labels
+        ),
+        response_size=registry.histogram(
+            "rest_client_response_size_bytes", "Sizes of answers of the API server, without watches.", _BYTES, labels
+        ),
+        retries=registry.counter(
+            "rest_client_request_retries_total",
+            "Requests that were sent again, by the code of the answer.",
+            (_CODE, *labels),
+        ),
+        transports=registry.gauge("rest_client_transport_cache_entries", "Sets of connections to the API server."),
+        transports_made=registry.counter(
+            "rest_client_transport_create_calls_total",
+            "Sets of connections that were made.",
+            (Label("result", frozenset({"hit", "miss", "uncacheable"})),),
+        ),
+    )
+
+
+class RequestCounter:
+    """Counts the requests to one server."""
+
+    def __init__(self, *, metrics: RestClientMetrics, host: str) -> None:
+        self._metrics = metrics
+        self._host = host
+
+    def note_head(self, method: str, code: int, *, seconds: float) -> None:
+        self._metrics.total.add(str(code), method, self._host)
+        self._metrics.duration.observe(seconds, method, self._host)
+
+    def note_failure(self, method: str, *, seconds: float) -> None:
+        self._metrics.total.add(ERROR, method, self._host)
+        self._metrics.duration.observe(seconds, method, self._host)
+
+    def note_sizes(self, method: str, *, sent: int, received: int) -> None:
+        self._metrics.request_size.observe(sent, method, self._host)
+        self._metrics.response_size.observe(received, method, self._host)
+
+    def note_wait(self, method: str, seconds: float) -> None:
+        self._metrics.throttled.observe(seconds, method, self._host)
+
+    def note_retry(self, method: str, code: int) -> None:
+        self._metrics.retries.add(str(code), method, self._host)
+
+    def note_connections(self, change: int) -> None:
+        """Note that a set of connections is made, or closed."""
+        self._metrics.transports.add(by=change)
+        if change > 0:
+            self._metrics.transports_made.add("miss")
