@@ -5,7 +5,6 @@ Set-up, call and tear-down of a test have its deadline each, and the import of a
 
 import faulthandler
 import os
-import shutil
 import tempfile
 from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path, PurePath
@@ -15,6 +14,8 @@ import pytest
 
 from klet.aio.clock import SystemClock
 from klet.errors import KletError
+from klet.host.errors import FileError
+from klet.host.files import remove_tree
 from klet.testing.control_plane.programs import RELEASE_VARIABLE, VERSION, is_release
 from klet.testing.runs.records import (
     Begun,
@@ -120,18 +121,21 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         return
     if config.option.basetemp is None:
-        # Not pytest's numbered directories: it also removes those of earlier runs, and fails where one left a mount.
-        config.option.basetemp = directory = tempfile.mkdtemp(prefix="klet-tests-")
-        config.add_cleanup(lambda: remove_files(Path(directory), mounts=Path("/proc/self/mountinfo").read_text()))
+        # Not pytest's numbered directories: it also removes those of earlier runs, and fails where a tree is too deep
+        # for it or has a mount.
+        directory = tempfile.mkdtemp(prefix="klet-tests-")
+        config.option.basetemp = f"{directory}/files"
+        config.add_cleanup(lambda: remove_files(Path(directory)))
     if config.option.record is not None:
         config.pluginmanager.register(Recorder(path=Path(config.option.record)), "recorder")
 
 
-def remove_files(directory: Path, *, mounts: str) -> None:
-    """Remove the files of a run, unless something is still mounted among them: that would be emptied too."""
-    points = (Path(line.split(" ", 5)[4]) for line in mounts.splitlines())
-    if not any(point.is_relative_to(directory) for point in points):
-        shutil.rmtree(directory, ignore_errors=True)
+def remove_files(directory: Path) -> None:
+    """Remove the files of a run, however deep; what lies beneath a mount that a test left is named and stays."""
+    try:
+        remove_tree(directory)
+    except FileError as error:
+        os.write(2, f"\nfiles of this run are left: {error}\n".encode(errors="replace"))
 
 
 class Deadlines:

@@ -1,7 +1,9 @@
+import os
 from pathlib import PurePath
 
 import pytest
 
+from klet.host.beneath import open_directory
 from klet.testing.runs.plugin import (
     DEFAULT_LIMIT,
     LimitError,
@@ -44,19 +46,24 @@ def test_no_deadline_is_a_deadline_of_nothing():
     assert parse_seconds(0) == 0.0
 
 
-@pytest.mark.parametrize(
-    ("mounts", "is_left"),
-    [
-        pytest.param("", False, id="nothing is mounted"),
-        pytest.param("30 1 0:5 / {directory}er rw - tmpfs tmpfs rw", False, id="a mount beside it"),
-        pytest.param("30 1 0:5 / {directory}/a/b rw - tmpfs tmpfs rw", True, id="a mount among the files"),
-        pytest.param("30 1 0:5 / {directory} rw - tmpfs tmpfs rw", True, id="the directory is a mount"),
-    ],
-)
-def test_the_files_of_a_run_are_removed_unless_something_is_mounted_among_them(tmp_path, mounts, is_left):
+def test_the_files_of_a_run_are_removed_however_deep_they_lie(tmp_path):
     directory = tmp_path / "run"
-    (directory / "a").mkdir(parents=True)
+    directory.mkdir()
+    with open_directory(directory) as here:
+        for _ in range(1200):
+            os.mkdir("a", dir_fd=here)
+            there = os.open("a", os.O_PATH, dir_fd=here)
+            os.dup2(there, here)
+            os.close(there)
 
-    remove_files(directory, mounts=mounts.format(directory=directory))
+    remove_files(directory)
 
-    assert directory.exists() is is_left
+    assert not directory.exists()
+
+
+def test_files_that_cannot_be_removed_are_named(tmp_path, capfd):
+    (tmp_path / "file").touch()
+
+    remove_files(tmp_path / "file" / "run")
+
+    assert f"files of this run are left: cannot remove {tmp_path}/file/run" in capfd.readouterr().err
