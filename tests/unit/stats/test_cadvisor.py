@@ -26,7 +26,7 @@ from klet.model.stats import (
 )
 from klet.stats.cadvisor import write_cadvisor
 
-UPSTREAM = json.loads((Path(__file__).parents[2] / "data/wire/metrics.json").read_text())["/metrics/cadvisor"]
+UPSTREAM = json.loads((Path(__file__).parents[2] / "data/upstream_metrics.json").read_text())["/metrics/cadvisor"]
 AT = datetime(2030, 1, 1, 0, 0, 5, 123999, tzinfo=UTC)
 NOW = datetime(2030, 1, 1, 0, 0, 9, 500000, tzinfo=UTC)
 STAMP = 1893456005.123

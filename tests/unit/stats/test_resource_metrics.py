@@ -20,7 +20,7 @@ from klet.api.stats import (
 )
 from klet.stats.resource_metrics import write_resource
 
-UPSTREAM = json.loads((Path(__file__).parents[2] / "data/wire/metrics.json").read_text())["/metrics/resource"]
+UPSTREAM = json.loads((Path(__file__).parents[2] / "data/upstream_metrics.json").read_text())["/metrics/resource"]
 AT = datetime(2030, 1, 1, 0, 0, 5, 123999, tzinfo=UTC)
 USE = {
     "cpu": CPUStats(time=AT, usage_core_nano_seconds=2_500_000_000),
