@@ -290,8 +290,8 @@ class Kubelet:
             root=self.root, runtime=client, running=running, threads=threads, clock=SystemClock()
         )
         self.node_logs, self.programs = directory / "var-log", directory / "bin"
-        self.node_logs.mkdir()
-        self.programs.mkdir()
+        self.node_logs.mkdir(exist_ok=True)
+        self.programs.mkdir(exist_ok=True)
         (self.node_logs / "messages").write_text("said by the node\n")
         self.profiler, self.verbosities = Profiler(), []
         files = FileServer(root=self.node_logs, threads=threads)
