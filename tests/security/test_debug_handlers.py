@@ -12,8 +12,7 @@ PATHS = (
     "/debug/flags/v",
     "/debug/vars",
     "/configz",
-    "/metrics/cadvisor",
-    "/stats/summary",
+    "/flagz",
     "/logs/",
     "/runningpods/",
     "/spec/",
@@ -32,10 +31,11 @@ async def test_ports_without_a_check_have_none(node_api):
         assert not any("apiVersion" in text or "klet" in text for _, text in answers.values())
 
 
-async def test_metrics_are_on_the_read_only_port_and_not_on_the_health_port(node_api):
+@pytest.mark.parametrize("path", ["/metrics", "/metrics/cadvisor", "/metrics/resource", "/stats/summary"])
+async def test_metrics_are_on_the_read_only_port_and_not_on_the_health_port(node_api, path):
     """As upstream has it."""
-    assert (await node_api.ask("/metrics", port=node_api.healthz_port))[0] == 404
-    assert (await node_api.ask("/metrics", port=node_api.read_only_port))[0] == 200
+    assert (await node_api.ask(path, port=node_api.healthz_port))[0] == 404
+    assert (await node_api.ask(path, port=node_api.read_only_port))[0] == 200
 
 
 async def test_pods_are_not_on_the_health_port(node_api):

@@ -1,14 +1,17 @@
 """The table of endpoints: it lists what upstream's kubelet has, and holds together."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+import klet
 from klet.server.application import build_application
 from klet.server.auth.filter import AuthRefusal
 from klet.server.endpoints import ENDPOINT_GROUPS, EndpointSupport, ListenerKind, Right, WithoutDebugging
 from klet.server.paths import PathLabels, label_path
 
+SOURCE = Path(klet.__file__).parent
 C = "/{namespace}/{pod}/{container}"
 U = "/{namespace}/{pod}/{uid}/{container}"
 ANY, GET, POST, STREAM = (), ("GET",), ("POST",), ("GET", "POST")
@@ -140,3 +143,17 @@ class Closed:
 def test_only_the_api_asks_who_it_is_and_it_always_does(kind):
     with pytest.raises(ValueError, match="against the table"):
         build_application((), kind=kind, auth=None if kind is ListenerKind.API else Closed())
+
+
+def test_the_table_is_the_only_way_to_a_route():
+    """So nothing is served that the tests of the table do not ask for: who is refused, and where it is there."""
+    adds = re.compile(r"\.(add_route|add_get|add_post|add_view|add_static|add_routes|add_subapp)\(|RouteTableDef")
+    serves = re.compile(r"web\.Application\(|web\.Server\(")
+    found = {
+        str(file.relative_to(SOURCE)): (bool(adds.search(text)), bool(serves.search(text)))
+        for file in SOURCE.rglob("*.py")
+        if (text := file.read_text())
+    }
+    others = {"embedded", "testing", "simulation"}
+    own = {name: found[name] for name in found if name.split("/")[0] not in others and any(found[name])}
+    assert own == {"server/application.py": (True, True)}
