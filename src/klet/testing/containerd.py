@@ -40,7 +40,7 @@ _PACKAGES = {
 }
 _START_LIMIT = timedelta(seconds=30)
 _POLL = timedelta(milliseconds=20)
-_REMOVAL_ATTEMPTS = 10
+_REMOVAL_ATTEMPTS = 200
 UNIFIED = Path("/sys/fs/cgroup/unified")
 
 # The mount disappears for crun alone: in a mount namespace of its own, from which nothing comes back.

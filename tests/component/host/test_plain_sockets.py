@@ -170,11 +170,11 @@ def test_each_has_its_own_deadline(run):
                 patient = group.create_task(client.get(request, timeout=None))
                 with await accept(listener) as connection:
                     async with asyncio.TaskGroup() as others:
-                        for milliseconds in (150, 50, 250, 100):
+                        for milliseconds in (300, 100, 500, 200):
                             others.create_task(ask(milliseconds))
                     await answer(connection)
                     assert (await patient).body == b"ok"
-        assert order == [50, 100, 150, 250]
+        assert order == [100, 200, 300, 500]
 
     run(main())
 
