@@ -75,7 +75,7 @@ class HttpConnection(asyncio.Protocol):
         self._has_request = False
         """Whether aiohttp has a request. The next one waits: aiohttp sees no pipelining."""
         self._drops_input = False
-        """Whether further bytes are dropped, since the connection is about to close."""
+        """Whether further bytes are dropped, since the connection is closed or about to be."""
         self._is_reading_paused = False
         """Whether reading is paused."""
         self._has_ended = False
@@ -117,7 +117,8 @@ class HttpConnection(asyncio.Protocol):
             self._reader.take_rest()
             return
         self._has_request = False
-        self._advance()
+        if not self._drops_input:
+            self._advance()
 
     def retire(self) -> None:
         """Serve no further request: close now, or after the current response."""
@@ -143,6 +144,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self._drops_input = True
         self.tracked.mark_closed()
         if self._receiver is not None:
             self._receiver.client_gone()

@@ -148,6 +148,16 @@ async def test_a_second_request_waits_for_the_first():
     assert server.fed == PLAIN_GET + PLAIN_PUT
 
 
+@pytest.mark.parametrize("behind", [PUT, b"\x00nonsense\r\n\r\n"])
+async def test_what_waits_is_dropped_when_the_client_has_gone(behind):
+    connection, server = connected()
+    connection.data_received(GET + behind)
+    connection.connection_lost(None)
+    connection.finish_request()
+    assert server.fed == PLAIN_GET
+    assert connection.transport.written == b""
+
+
 @pytest.mark.parametrize("path", [b"/exec/a/b/c", b"/pods"])
 async def test_behind_a_refused_upgrade_nothing_is_read(path):
     connection, server = connected()
