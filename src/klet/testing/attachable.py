@@ -104,6 +104,8 @@ class AttachableDisks(StagedPlugin):
         self.gates: dict[str, asyncio.Event] = {}
         self.is_unknown = False
         """Whether it is not known which disks have to be attached."""
+        self.is_full = False
+        """Whether the node can have no more disks."""
         self.grows: Expansion | None = None
         """What becomes of a disk that has grown; None if there is nothing to do."""
         self.expansions: list[ExpandRequest] = []
@@ -127,6 +129,9 @@ class AttachableDisks(StagedPlugin):
         disk = self.device_name(request.spec)
         await self._called("wait_for_attach", disk)
         return f"/dev/{disk}"
+
+    async def is_exhausted(self, spec: VolumeSpec) -> bool:  # noqa: ARG002 - the same for all
+        return self.is_full
 
     async def attach(self, spec: VolumeSpec, *, node: str) -> str:
         disk = self.device_name(spec)
