@@ -117,10 +117,6 @@ class DesiredState:
         """Return whether a pod should have it."""
         return any(mount.key.volume == name for mount in self.all())
 
-    def users(self, name: VolumeName) -> list[MountKey]:
-        """Return the pods that should have it."""
-        return [mount.key for mount in self.all() if mount.key.volume == name]
-
     def put(self, mount: DesiredMount) -> None:
         self._mounts.setdefault(mount.key.uid, {})[mount.key] = mount
         for ref in volume_objects(mount.spec.volume, mount.pod):
