@@ -100,9 +100,7 @@ class NodeInfoManager:
 
     async def refresh(self, driver: str, info: CsiNodeInfo) -> None:
         """Write how many volumes of a driver this node can have now; the Node stays. Raises CsiNodeError."""
-        await self._retry(
-            lambda: self._try_counting(driver, info), "error updating CSINode"
-        )
+        await self._retry(lambda: self._try_counting(driver, info), "error updating CSINode")
 
     async def _change_node(self, change: Callable[[Node], Node | Unusable], failure: str) -> None:
         await self._retry(lambda: self._try_node(change), failure)

@@ -79,9 +79,7 @@ def build_csi_node(name: str, uid: str) -> CSINode:
     """Return the object of a node that has no driver yet."""
     owner = OwnerReference(api_version="v1", kind="Node", name=name, uid=uid)
     return CSINode(
-        metadata=ObjectMeta(
-            name=name, owner_references=(owner,), annotations={MIGRATED_ANNOTATION: MIGRATED_PLUGINS}
-        )
+        metadata=ObjectMeta(name=name, owner_references=(owner,), annotations={MIGRATED_ANNOTATION: MIGRATED_PLUGINS})
     )
 
 
@@ -122,9 +120,7 @@ def drop_driver(csi_node: CSINode, driver: str) -> CSINode:
 def set_volume_count(csi_node: CSINode, driver: str, info: CsiNodeInfo) -> CSINode:
     """Return the object with how many volumes of a driver the node can have now; an entry is changed, never added."""
     count = count_volumes(info)
-    drivers = tuple(
-        replace(each, allocatable=count) if each.name == driver else each for each in csi_node.spec.drivers
-    )
+    drivers = tuple(replace(each, allocatable=count) if each.name == driver else each for each in csi_node.spec.drivers)
     return replace(csi_node, spec=replace(csi_node.spec, drivers=drivers))
 
 
