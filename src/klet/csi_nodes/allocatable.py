@@ -10,7 +10,7 @@ from datetime import timedelta
 from klet.aio.broadcast import until_any
 from klet.aio.clock import Clock
 from klet.api.storage import CSIDriver
-from klet.csi.client import CsiConnector, CsiNodeInfo
+from klet.csi.client import CsiConnector
 from klet.csi_nodes.drivers import CsiDriverBoard
 from klet.csi_nodes.info_manager import NodeInfoManager
 from klet.csi_nodes.registration import ask_node_info

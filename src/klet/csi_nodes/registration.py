@@ -1,6 +1,7 @@
 """Registers CSI drivers (upstream: the CSI plugin's registration handler)."""
 
 import logging
+
 from klet.csi.client import CsiConnector, CsiNodeInfo
 from klet.csi.connection import DriverAddress
 from klet.csi_nodes.drivers import CsiDriverBoard

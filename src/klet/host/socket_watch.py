@@ -1,4 +1,4 @@
-"""Unix sockets that come and go in a directory and everything below it (upstream: the watcher of the plugin manager)."""
+"""Unix sockets that come and go in a directory and below it (upstream: the watcher of the plugin manager)."""
 
 import logging
 import os

@@ -93,7 +93,8 @@ class PluginManager:
         """Cancel registrations of sockets that have gone or were made again: nobody is served by their end."""
         desired = self._desired.all()
         for socket, running in self._running.items():
-            if running.registers is not None and not _is(desired.get(socket), running.registers):
+            is_wanted = running.registers is None or _is(desired.get(socket), running.registers)
+            if not is_wanted and not running.task.cancelling():
                 running.task.cancel()
 
     def _may_begin(self, socket: str, waits: list[datetime], *, now: datetime) -> bool:

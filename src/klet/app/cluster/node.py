@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from msgspec import Struct, field
 
+from klet.aio.broadcast import Subscription
 from klet.aio.clock import Clock
 from klet.api.node import Node
 from klet.app.ports import BasePorts
@@ -81,6 +82,7 @@ def build_node_reporting(
     health: RuntimeState,
     volumes: VolumeManager,
     reports: PartReports,
+    storage_changes: Callable[[], Subscription[None]],
     cidrs: PodCidrs,
 ) -> NodeReporting:
     """Wire the parts that write the Node and its lease."""
@@ -123,7 +125,7 @@ def build_node_reporting(
         registrar=registrar if settings.registers else None,
         sync=sync,
         nodes=ports.nodes,
-        wakes=(health.changes, volumes.in_use_changes),
+        wakes=(health.changes, volumes.in_use_changes, storage_changes),
         known=board,
         errors=inputs.errors,
         timer=ReportTimer(times=settings.times, clock=clock, randomness=randomness),
