@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 GAVE_UP: Final = "timed out waiting for the condition"
 
 
-class RetryPace(Struct, frozen=True):
+class RetrySteps(Struct, frozen=True):
     """How often something is tried, and the pauses in between."""
 
     tries: int
@@ -51,7 +51,7 @@ class RetryPace(Struct, frozen=True):
             yield self.first * self.factor**number * (1 + self.jitter * randomness.random())
 
 
-WRITES: Final = RetryPace(tries=4, first=timedelta(milliseconds=10), factor=5)
+WRITES: Final = RetrySteps(tries=4, first=timedelta(milliseconds=10), factor=5)
 
 
 class NodeInfoManager:

@@ -11,7 +11,7 @@ from klet.aio.broadcast import Broadcast, Subscription
 from klet.aio.clock import Clock
 from klet.api.storage import CSINode
 from klet.csi_nodes.errors import CsiNodeError
-from klet.csi_nodes.info_manager import NodeInfoManager, RetryPace
+from klet.csi_nodes.info_manager import NodeInfoManager, RetrySteps
 from klet.errors import KletError, level_for
 from klet.kube.client import KubeClient
 from klet.kube.errors import KubeError, NotFound
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 ASK: Final = timedelta(seconds=1)
 """How often it is looked whether the API server is there."""
-TRIES: Final = RetryPace(tries=6, first=timedelta(milliseconds=30), factor=8)
+TRIES: Final = RetrySteps(tries=6, first=timedelta(milliseconds=30), factor=8)
 
 
 class CsiNodeBoard:

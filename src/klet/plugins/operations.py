@@ -17,7 +17,7 @@ from klet.plugins.errors import PluginError
 logger = logging.getLogger(__name__)
 
 
-class Registrar(Protocol):
+class PluginRegistrar(Protocol):
     """The registration service of one plugin; raises HostError."""
 
     async def get_info(self) -> PluginInfo: ...
@@ -30,7 +30,7 @@ class Registrar(Protocol):
 class PluginSockets(Protocol):
     """Connects with registration sockets; raises HostError."""
 
-    def dial(self, socket: str) -> AbstractAsyncContextManager[Registrar]: ...
+    def dial(self, socket: str) -> AbstractAsyncContextManager[PluginRegistrar]: ...
 
 
 class PluginOperations:
@@ -56,7 +56,7 @@ class PluginOperations:
         except HostError as error:
             raise PluginError(f"RegisterPlugin error -- dial failed at socket {socket}, err: {error}") from error
 
-    async def _register(self, plugin: DesiredPlugin, registrar: Registrar) -> None:
+    async def _register(self, plugin: DesiredPlugin, registrar: PluginRegistrar) -> None:
         socket = plugin.socket
         try:
             info = await registrar.get_info()
@@ -102,13 +102,13 @@ class PluginOperations:
         logger.info("Plugin unregistered", extra=extra)
 
 
-async def _refuse(registrar: Registrar, socket: str, why: str) -> None:
+async def _refuse(registrar: PluginRegistrar, socket: str, why: str) -> None:
     """Notify a plugin that it is refused, and raise."""
     failure = await _notify_failure(registrar, why)
     raise PluginError(f"RegisterPlugin error -- failed to send error at socket {socket}, err: {failure}")
 
 
-async def _notify_failure(registrar: Registrar, why: str) -> str:
+async def _notify_failure(registrar: PluginRegistrar, why: str) -> str:
     """Notify a plugin of a failure; return the text of the failure, with why the plugin could not be notified."""
     try:
         await registrar.notify(error=why)

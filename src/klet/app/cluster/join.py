@@ -189,8 +189,8 @@ def build_cluster_parts(cluster: Cluster, ports: Ports, agent: Agent) -> Cluster
             volumes_in_use=agent.volumes.volumes_in_use,
             storage_error=cluster.drivers.start.error,
         ),
-        storage_changes=cluster.drivers.start.changes,
         cidrs=cluster.cidrs,
+        wakes=(cluster.drivers.start.changes,),
     )
     drivers = build_driver_parts(
         cluster.drivers, until_node=node.board.until_known, clock=ports.clock, randomness=ports.randomness

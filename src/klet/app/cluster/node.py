@@ -82,10 +82,10 @@ def build_node_reporting(
     health: RuntimeState,
     volumes: VolumeManager,
     reports: PartReports,
-    storage_changes: Callable[[], Subscription[None]],
     cidrs: PodCidrs,
+    wakes: tuple[Callable[[], Subscription[None]], ...] = (),
 ) -> NodeReporting:
-    """Wire the parts that write the Node and its lease."""
+    """Wire the parts that write the Node and its lease; `wakes` are more changes that are reported at once."""
     clock, randomness, recorder, name = ports.clock, ports.randomness, ports.recorder, settings.node.name
     board = NodeBoard()
     inputs = StatusInputsReader(
@@ -125,7 +125,7 @@ def build_node_reporting(
         registrar=registrar if settings.registers else None,
         sync=sync,
         nodes=ports.nodes,
-        wakes=(health.changes, volumes.in_use_changes, storage_changes),
+        wakes=(health.changes, volumes.in_use_changes, *wakes),
         known=board,
         errors=inputs.errors,
         timer=ReportTimer(times=settings.times, clock=clock, randomness=randomness),
