@@ -17,6 +17,7 @@ from klet.api.codec import convert
 from klet.api.meta import ObjectMeta
 from klet.api.node import Node
 from klet.api.pod import Pod
+from klet.app.cluster.drivers import DriverSettings, build_drivers
 from klet.app.cluster.join import Cluster, find_host_ips, find_node_taints
 from klet.app.cluster.node import ReportSettings
 from klet.app.cluster.objects import ObjectSettings, build_served_objects
@@ -27,6 +28,7 @@ from klet.events.recorder import EventingRecorder
 from klet.host.inotify import watch_directory
 from klet.kube.informer import Informer
 from klet.kube.node_informers import build_informers
+from klet.metrics import MetricRegistry
 from klet.model.roles import PodSink
 from klet.node.pod_cidrs import PodCidrs
 from klet.offline.keeping import Offline
@@ -144,6 +146,14 @@ class ClusterNode:
             certificates=served.certificates,
             events=events,
             sink=sink,
+            drivers=build_drivers(
+                clients.main,
+                informers.csi_drivers,
+                settings=DriverSettings(node_name=NODE),
+                metrics=MetricRegistry(),
+                clock=self.clock,
+                randomness=randomness,
+            ),
             cidrs=PodCidrs(users=(self.cidrs,)),
             reports=ReportSettings(node=replace(self.machine.settings, declared_features=self.declared_features or ())),
             parts=(*informers.followed, *served.parts),
