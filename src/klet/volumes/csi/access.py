@@ -9,9 +9,10 @@ from klet.csi.client import CsiClient, CsiConnector
 from klet.csi.connection import DriverAddress
 from klet.csi.errors import CsiError
 from klet.errors import KletError
+from klet.model.roles import RegisteredDrivers
 from klet.volumes.csi import driver_rules
 from klet.volumes.csi.places import PREFIX, attachment_name
-from klet.volumes.csi.roles import CsiObjects, DriverEndpoints, DriverObjects
+from klet.volumes.csi.roles import CsiObjects, KnownDrivers
 from klet.volumes.csi.source import CsiSource, SecretName
 from klet.volumes.errors import TransientFailure, UncertainProgress
 
@@ -24,14 +25,14 @@ class CsiAccess:
     def __init__(
         self,
         *,
-        endpoints: DriverEndpoints,
-        driver_objects: DriverObjects,
+        registered: RegisteredDrivers,
+        known: KnownDrivers,
         objects: CsiObjects,
         connector: CsiConnector,
         node: str,
     ) -> None:
-        self._endpoints = endpoints
-        self._driver_objects = driver_objects
+        self._registered = registered
+        self._known = known
         self._objects = objects
         self._connector = connector
         self.node = node
@@ -41,26 +42,26 @@ class CsiAccess:
         """Yield a client of a driver for one operation. `failure` is the beginning of the message without a driver."""
         if not driver:
             raise TransientFailure(f"{PREFIX}{failure}: driver name is empty")
-        endpoint = self._endpoints.endpoint(driver)
-        if endpoint is None:
+        found = self._registered.find(driver)
+        if found is None:
             missing = f"driver name {driver} not found in the list of registered CSI drivers"
             raise TransientFailure(f"{PREFIX}{failure}: {missing}")
-        address = DriverAddress(driver=driver, endpoint=endpoint, is_migrated=is_migrated)
+        address = DriverAddress(driver=driver, endpoint=found.endpoint, is_migrated=is_migrated)
         async with self._connector.open(address) as client:
             yield client
 
     @property
     def is_synced(self) -> bool:
-        return self._driver_objects.is_synced
+        return self._known.is_synced
 
     def find_object(self, driver: str) -> CSIDriver | None:
         """Return what is known now: None also while nothing is."""
-        return self._driver_objects.driver(driver)
+        return self._known.get(driver)
 
     def object_of(self, driver: str) -> CSIDriver | None:
-        if not self._driver_objects.is_synced:
+        if not self._known.is_synced:
             raise TransientFailure(f"{PREFIX}{NOT_SYNCED}")
-        return self._driver_objects.driver(driver)
+        return self._known.get(driver)
 
     async def attachment(self, source: CsiSource) -> VolumeAttachment:
         return await self._objects.attachment(attachment_name(source.handle, source.driver, self.node))

@@ -1,5 +1,6 @@
 """csi: volumes of drivers outside the agent (upstream: csi_plugin.go)."""
 
+import logging
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -35,6 +36,8 @@ from klet.volumes.plugins.base import (
 )
 from klet.volumes.spec import BLOCK, VolumeSpec
 
+logger = logging.getLogger(__name__)
+
 _FILESYSTEM = "Filesystem"
 
 
@@ -55,11 +58,12 @@ class CsiPlugin(StagedPlugin):
     supports_mount_options = True
     supports_block = True
 
-    def __init__(self, *, parts: CsiParts, layout: CsiLayout, limits: LimitRefresh) -> None:
+    def __init__(self, *, parts: CsiParts, layout: CsiLayout, limits: LimitRefresh | None) -> None:
         self._access = parts.access
         self._parts = parts
         self._layout = layout
         self._limits = limits
+        """None if nobody follows how many volumes the node can have (gate MutableCSINodeAllocatableCount)."""
 
     def supports(self, spec: VolumeSpec) -> bool:
         return driver_of(spec) is not None
@@ -112,7 +116,7 @@ class CsiPlugin(StagedPlugin):
         return name
 
     async def is_exhausted(self, spec: VolumeSpec) -> bool:
-        if spec.persistent is None or spec.persistent.spec.csi is None:
+        if self._limits is None or spec.persistent is None:
             return False
         source = persistent_source(spec)
         driver = self._access.find_object(source.driver)
@@ -124,7 +128,12 @@ class CsiPlugin(StagedPlugin):
             return False  # unknown: the pod goes on waiting, as upstream
         if not is_exhausted(attachment):
             return False
-        await self._limits.refresh_limits(source.driver)
+        try:
+            await self._limits.refresh(source.driver)
+        except KletError as error:
+            logger.warning(
+                "Volume count of the node not refreshed", extra={"driver": source.driver, "error": str(error)}
+            )
         return True
 
     def device_mount_path(self, spec: VolumeSpec) -> str:

@@ -8,23 +8,15 @@ from klet.api.storage import CSIDriver, VolumeAttachment
 from klet.model.objects import IssuedToken
 
 
-class DriverEndpoints(Protocol):
-    """Knows the drivers that are registered on this node."""
-
-    def endpoint(self, driver: str) -> str | None:
-        """Return the socket of a driver; None while it is not registered."""
-        ...
-
-
-class DriverObjects(Protocol):
-    """Knows the CSIDriver objects."""
+class KnownDrivers(Protocol):
+    """Knows the CSIDriver objects, as far as they are known now."""
 
     @property
     def is_synced(self) -> bool:
-        """Return whether all of them are known."""
+        """Return whether all of them are known. Until then a driver only seems to have no object."""
         ...
 
-    def driver(self, name: str) -> CSIDriver | None: ...
+    def get(self, name: str) -> CSIDriver | None: ...
 
 
 class CsiObjects(Protocol):
@@ -42,6 +34,6 @@ class AccountTokens(Protocol):
 
 
 class LimitRefresh(Protocol):
-    """Has the limits of a driver read again. A failure is logged by it."""
+    """Has a driver asked again how many volumes the node can have. A failure is a KletError."""
 
-    async def refresh_limits(self, driver: str) -> None: ...
+    async def refresh(self, name: str) -> None: ...

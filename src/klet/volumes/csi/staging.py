@@ -105,7 +105,7 @@ class CsiStager:
         return found
 
     def _place_of(self, mount_path: str) -> Place:
-        *_, driver, digest, last = PurePath(mount_path).parts or ("", "", "")
+        driver, digest, last = ("", "", "", *PurePath(mount_path).parts)[-3:]
         place = self._layout.drivers.below(driver, digest, GLOBAL_MOUNT)
         if last != GLOBAL_MOUNT or str(place.path) != mount_path:
             raise VolumeSetupError(f"{PREFIX}attacher.UnmountDevice failed: {mount_path} is no staging directory")
