@@ -76,7 +76,7 @@ async def test_what_is_missing_before_the_call(bench):
     assert found.error == (
         "Expander.NodeExpand failed to check if node supports expansion : rpc error: code = Internal desc = no"
     )
-    bench.registered.endpoints.clear()
+    bench.drivers.endpoints.clear()
     with pytest.raises(TransientFailure):
         await bench.plugin.expand(request(bench))
 

@@ -100,12 +100,12 @@ async def test_an_inline_volume_has_a_handle_of_its_own_and_no_stage(bench):
         ),
     ],
 )
-async def test_an_inline_volume_of_a_driver_that_has_none_waits(bench, driver, message):
-    bench.known.objects.clear()
+async def test_an_inline_volume_of_a_driver_that_has_none_waits(bench, driver, message, fails):
+    bench.drivers.objects.clear()
     if driver is not None:
-        bench.known.objects[NAME] = driver
+        bench.drivers.objects[NAME] = driver
     beginning = "kubernetes.io/csi: mounter.SetupAt failed to check volume lifecycle mode: "
-    with bench.fails(TransientFailure, f'{beginning}volume mode "Ephemeral" not supported by driver {NAME} {message}'):
+    with fails(TransientFailure, f'{beginning}volume mode "Ephemeral" not supported by driver {NAME} {message}'):
         await bench.publish(bench.inline())
     assert bench.driver.order() == []
 
@@ -151,19 +151,19 @@ async def test_tokens_are_bound_to_the_pod_and_go_where_the_driver_wants_them(st
     assert b"token-1" not in b"".join(path.read_bytes() for path in staged.root.rglob("*") if path.is_file())
 
 
-async def test_a_token_that_is_not_given_out_is_waited_for(staged):
+async def test_a_token_that_is_not_given_out_is_waited_for(staged, fails):
     staged.describe(token_requests=(TokenRequest(audience="a"),))
     staged.api.token_error = TokenFailed("no")
-    with staged.fails(
+    with fails(
         TransientFailure,
         "kubernetes.io/csi: mounter.SetUpAt failed to get service accoount token attributes: no",
     ):
         await staged.publish()
 
 
-async def test_a_missing_publish_secret_is_waited_for(staged):
+async def test_a_missing_publish_secret_is_waited_for(staged, fails):
     missing = 'kubernetes.io/csi: failed to find the secret s in the namespace ns with error: secrets "s" not found'
-    with staged.fails(TransientFailure, f"fetching NodePublishSecretRef ns/s failed: {missing}"):
+    with fails(TransientFailure, f"fetching NodePublishSecretRef ns/s failed: {missing}"):
         await staged.publish(staged.persistent(nodePublishSecretRef={"name": "s", "namespace": "ns"}))
 
 
@@ -182,18 +182,18 @@ async def test_an_object_without_fs_group_policy_is_waited_for(staged):
         await staged.publish()
 
 
-async def test_an_unknown_driver_is_waited_for(bench):
-    bench.registered.endpoints.clear()
+async def test_an_unknown_driver_is_waited_for(bench, fails):
+    bench.drivers.endpoints.clear()
     missing = f"driver name {NAME} not found in the list of registered CSI drivers"
-    with bench.fails(TransientFailure, f"kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: {missing}"):
+    with fails(TransientFailure, f"kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: {missing}"):
         await bench.publish()
     assert bench.leftovers() == []
 
 
 @pytest.mark.parametrize("code", NON_FINAL)
-async def test_an_error_that_is_not_final_keeps_the_file(staged, code):
+async def test_an_error_that_is_not_final_keeps_the_file(staged, code, fails):
     staged.driver.faults.add(DriverFault(rpc="NodePublishVolume", does=code, message="busy"))
-    with staged.fails(UncertainProgress, f"rpc error: code = {code} desc = busy"):
+    with fails(UncertainProgress, f"rpc error: code = {code} desc = busy"):
         await staged.publish()
     assert FILE in staged.data_files()
     await staged.unpublish()
@@ -201,9 +201,9 @@ async def test_an_error_that_is_not_final_keeps_the_file(staged, code):
     assert FILE not in staged.data_files()
 
 
-async def test_a_final_error_removes_the_file(staged):
+async def test_a_final_error_removes_the_file(staged, fails):
     staged.driver.faults.add(DriverFault(rpc="NodePublishVolume", does=Code.INTERNAL, message="no"))
-    with staged.fails(CsiCallFailed, "rpc error: code = Internal desc = no"):
+    with fails(CsiCallFailed, "rpc error: code = Internal desc = no"):
         await staged.publish()
     assert not staged.target().parent.exists()
 
@@ -215,9 +215,9 @@ async def test_half_a_publish_with_a_final_error_is_removed(staged):
     assert not staged.target().parent.exists()
 
 
-async def test_a_whole_publish_with_a_final_error_is_uncertain_and_kept(staged):
+async def test_a_whole_publish_with_a_final_error_is_uncertain_and_kept(staged, fails):
     staged.driver.faults.add(DriverFault(rpc="NodePublishVolume", does=Code.INTERNAL, message="no", at=Moment.AFTER))
-    with staged.fails(UncertainProgress, "rpc error: code = Internal desc = no"):
+    with fails(UncertainProgress, "rpc error: code = Internal desc = no"):
         await staged.publish()
     assert FILE in staged.data_files()
     await staged.unpublish()
@@ -318,10 +318,10 @@ async def test_a_bad_file_is_an_error_and_nothing_is_removed(staged):
     assert staged.target().is_dir()
 
 
-async def test_a_driver_that_fails_to_unpublish_keeps_everything(staged):
+async def test_a_driver_that_fails_to_unpublish_keeps_everything(staged, fails):
     await staged.publish()
     staged.driver.faults.add(DriverFault(rpc="NodeUnpublishVolume", does=Code.INTERNAL, message="no"))
-    with staged.fails(
+    with fails(
         VolumeSetupError,
         "kubernetes.io/csi: Unmounter.TearDownAt failed: rpc error: code = Internal desc = no",
     ):

@@ -67,34 +67,34 @@ async def test_the_step_taken_away_meanwhile_is_not_called(bench):
 
 
 @pytest.mark.parametrize("code", NON_FINAL)
-async def test_an_error_that_is_not_final_keeps_what_is_there(bench, code):
+async def test_an_error_that_is_not_final_keeps_what_is_there(bench, code, fails):
     bench.driver.faults.add(DriverFault(rpc="NodeStageVolume", does=code, message="busy"))
-    with bench.fails(UncertainProgress, f"rpc error: code = {code} desc = busy"):
+    with fails(UncertainProgress, f"rpc error: code = {code} desc = busy"):
         await bench.stage()
     assert bench.staging.is_dir()
     assert bench.data_files() == [f"plugins/kubernetes.io/csi/{NAME}/{HASH}/vol_data.json"]
 
 
-async def test_a_final_error_removes_what_was_made(bench):
+async def test_a_final_error_removes_what_was_made(bench, fails):
     bench.driver.faults.add(DriverFault(rpc="NodeStageVolume", does=Code.INTERNAL, message="no"))
-    with bench.fails(CsiCallFailed, "rpc error: code = Internal desc = no"):
+    with fails(CsiCallFailed, "rpc error: code = Internal desc = no"):
         await bench.stage()
     assert bench.leftovers() == []
 
 
-async def test_a_final_error_that_leaves_content_is_uncertain_and_removes_nothing(bench):
+async def test_a_final_error_that_leaves_content_is_uncertain_and_removes_nothing(bench, fails):
     bench.driver.faults.add(DriverFault(rpc="NodeStageVolume", does=Code.INTERNAL, message="no", at=Moment.AFTER))
-    with bench.fails(UncertainProgress, "rpc error: code = Internal desc = no"):
+    with fails(UncertainProgress, "rpc error: code = Internal desc = no"):
         await bench.stage()
     assert (bench.staging / ".published").read_text() == "vol-0a1b"
     await bench.unstage()
     assert bench.leftovers() == []
 
 
-async def test_an_unknown_driver_is_waited_for(bench):
-    bench.registered.endpoints.clear()
+async def test_an_unknown_driver_is_waited_for(bench, fails):
+    bench.drivers.endpoints.clear()
     missing = f"driver name {NAME} not found in the list of registered CSI drivers"
-    with bench.fails(
+    with fails(
         TransientFailure,
         f"kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient: {missing}",
     ):
@@ -104,14 +104,14 @@ async def test_an_unknown_driver_is_waited_for(bench):
 
 async def test_what_is_staged_waits_for_its_driver_to_be_unstaged(bench):
     await bench.stage()
-    bench.registered.endpoints.clear()
+    bench.drivers.endpoints.clear()
     with pytest.raises(TransientFailure, match=r"attacher\.UnmountDevice failed to create newCsiDriverClient"):
         await bench.unstage()
     assert bench.data_files()
 
 
 async def test_nothing_is_tried_while_the_driver_objects_are_not_known(bench):
-    bench.known.is_synced = False
+    bench.drivers.is_synced = False
     with pytest.raises(TransientFailure):
         await bench.stage()
     assert bench.leftovers() == []
@@ -132,10 +132,10 @@ async def test_the_attachments_metadata_is_the_publish_context(bench):
     assert dict(request.publish_context) == {"devicePath": "/dev/xvdba"}
 
 
-async def test_the_stage_secret_goes_to_the_driver_and_nowhere_else(bench, caplog):
+async def test_the_stage_secret_goes_to_the_driver_and_nowhere_else(bench, caplog, fails):
     spec = bench.persistent(nodeStageSecretRef={"name": "s", "namespace": "ns"})
     missing = 'kubernetes.io/csi: failed to find the secret s in the namespace ns with error: secrets "s" not found'
-    with bench.fails(TransientFailure, f"fetching NodeStageSecretRef ns/s failed: {missing}"):
+    with fails(TransientFailure, f"fetching NodeStageSecretRef ns/s failed: {missing}"):
         await bench.stage(spec)
     assert bench.driver.order() == []
     bench.api.secrets["ns", "s"] = {"key": "hush"}
@@ -204,10 +204,10 @@ async def test_only_staging_directories_are_unstaged(bench, path):
     assert bench.driver.calls == []
 
 
-async def test_a_driver_that_fails_to_unstage_keeps_everything(bench):
+async def test_a_driver_that_fails_to_unstage_keeps_everything(bench, fails):
     await bench.stage()
     bench.driver.faults.add(DriverFault(rpc="NodeUnstageVolume", does=Code.INTERNAL, message="no"))
-    with bench.fails(
+    with fails(
         VolumeSetupError,
         "kubernetes.io/csi: attacher.UnmountDevice failed: rpc error: code = Internal desc = no",
     ):
@@ -239,12 +239,12 @@ async def test_waiting_for_the_attachment_asks_once_and_returns_its_name(bench):
 )
 def test_what_is_attachable(bench, driver, expected):
     if driver is None:
-        bench.known.objects.clear()
+        bench.drivers.objects.clear()
     else:
         bench.describe(**driver)
     assert bench.plugin.is_attachable(bench.persistent()) is expected
     assert bench.plugin.is_attachable(bench.inline()) is False
-    bench.known.is_synced = False
+    bench.drivers.is_synced = False
     assert bench.plugin.is_attachable(bench.persistent()) is None
     assert bench.plugin.is_attachable(bench.inline()) is False
 
@@ -262,7 +262,7 @@ async def test_a_full_node_is_recognised_and_its_limits_are_read_again(bench, pe
     bench.describe(attach_required=True, node_allocatable_update_period_seconds=period)
     bench.attach(attached=False, attach_error=VolumeError(message="full", error_code=code))
     assert await bench.plugin.is_exhausted(bench.persistent()) is expected
-    assert bench.limits.refreshed == ([NAME] if expected else [])
+    assert bench.api.refreshed == ([NAME] if expected else [])
 
 
 async def test_an_attachment_that_cannot_be_read_is_no_full_node(bench):
@@ -274,5 +274,5 @@ async def test_an_attachment_that_cannot_be_read_is_no_full_node(bench):
 async def test_limits_that_cannot_be_read_again_do_not_hide_that_the_node_is_full(bench):
     bench.describe(attach_required=True, node_allocatable_update_period_seconds=60)
     bench.attach(attached=False, attach_error=VolumeError(error_code=8))
-    bench.limits.error = VolumeSetupError("no")
+    bench.api.refresh_error = VolumeSetupError("no")
     assert await bench.plugin.is_exhausted(bench.persistent())
