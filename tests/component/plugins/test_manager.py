@@ -1,6 +1,7 @@
 """Plugins that come, go and misbehave: a real directory, real sockets, real gRPC. Only the test moves the time."""
 
 import asyncio
+import logging
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -60,6 +61,26 @@ class Handler:
                 await self._changed.wait()
 
 
+class Failures(logging.Handler):
+    """The operations that failed, by what was logged of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.errors = []
+        self._changed = asyncio.Event()
+
+    def emit(self, record):
+        if record.getMessage() == "Plugin operation failed":
+            self.errors.append(record.error)
+            self._changed.set()
+
+    async def until(self, count):
+        async with asyncio.timeout(30):
+            while len(self.errors) < count:
+                self._changed.clear()
+                await self._changed.wait()
+
+
 class Bench:
     """A plugin manager that runs, and what it works on."""
 
@@ -67,6 +88,7 @@ class Bench:
         self.directory = directory
         self.clock = ManualClock()
         self.handler = Handler()
+        self.failures = Failures()
         self.metrics = MetricRegistry()
         self.desired, self.registered = DesiredPlugins(), RegisteredPlugins()
         register_plugins(self.metrics, self.desired, self.registered)
@@ -104,7 +126,11 @@ class Bench:
 def bench(tmp_path):
     threads = Threads(limit=2)
     (tmp_path / "r").mkdir()
-    yield Bench(tmp_path / "r", threads)
+    bench = Bench(tmp_path / "r", threads)
+    logger = logging.getLogger("klet.plugins.manager")
+    logger.addHandler(bench.failures)
+    yield bench
+    logger.removeHandler(bench.failures)
     threads.close()
 
 
@@ -188,6 +214,7 @@ async def test_a_plugin_whose_handler_fails_is_not_tried_again_until_its_socket_
             False,
             "RegisterPlugin error -- plugin registration failed with err: driverNodeID must not be empty",
         )
+        await bench.failures.until(1)
         await bench.clock.run(timedelta(hours=1))
         assert registrar.asked == 1
         assert list(bench.registered.all()) == [str(bench.socket())]
@@ -233,12 +260,13 @@ async def test_a_bad_plugin_delays_no_other_and_is_tried_again(bench, caplog, fa
 
 
 async def test_nobody_waits_for_a_plugin_whose_socket_has_gone(bench):
-    async with bench.running():
-        async with serve_registrar(bench.socket(), name="d", fault=RegistrarFault.SILENT) as silent:
-            await silent.until_asked()
+    async with bench.running(), serve_registrar(bench.socket(), name="d", fault=RegistrarFault.SILENT) as silent:
+        await silent.until_asked()
+        silent.socket.unlink()
         async with serve_registrar(bench.socket(), name="d") as again:
             assert await again.until_notified() == (True, "")
-    assert bench.handler.calls == [("register", "d")]
+            assert bench.handler.calls == [("register", "d")]
+            assert bench.failures.errors == []
 
 
 async def test_a_plugin_that_goes_while_it_is_registered_is_taken_away(bench):
