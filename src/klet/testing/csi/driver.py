@@ -20,12 +20,13 @@ from klet.testing.csi.faults import FaultPlan, Mishap, Moment
 from klet.testing.csi.memory import DriverMemory
 from klet.wire import csi_v1_pb2 as pb
 from klet.wire.codes import Code
-from klet.wire.methods import service_handler
+from klet.wire.methods import methods_of, service_handler
 
 NAME: Final = "csi.klet.test"
 NODE_ID: Final = "node-id"
 TOTAL: Final = 1_000_000
 _QUESTIONS: Final = frozenset({"GetPluginInfo", "Probe", "NodeGetCapabilities", "NodeGetInfo", "NodeGetVolumeStats"})
+_ANSWERS: Final = {name: method.response for name, method in methods_of(NODE_SERVICE).items()}
 _Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 
 
@@ -105,7 +106,8 @@ class CsiTestDriver:
         async def answer(request: Message, context: _Context) -> Message:
             await self._note(DriverCall(rpc, request))
             try:
-                await self._suffer(rpc, Moment.BEFORE)
+                if await self._suffer(rpc, Moment.BEFORE):
+                    return _ANSWERS[rpc]()
                 if fault := self.faults.take(rpc, Moment.PARTIAL):
                     self._begin(request)
                     self.faults.reached.set()
@@ -130,14 +132,17 @@ class CsiTestDriver:
         async with self._seen:
             self._seen.notify_all()
 
-    async def _suffer(self, rpc: str, at: Moment) -> None:
+    async def _suffer(self, rpc: str, at: Moment) -> bool:
+        """Have a fault happen, if one is planned; return whether to answer as if all was done."""
         fault = self.faults.take(rpc, at)
         if fault is None:
-            return
+            return False
         if fault.does is Mishap.HANG:
             await self.faults.hang()
-            return
+            return False
         self.faults.reached.set()
+        if fault.does is Mishap.LIE:
+            return True
         if fault.does is Mishap.DIE:
             await self._on_death()
             raise _Refused(Code.UNAVAILABLE, "the driver died")

@@ -26,6 +26,8 @@ class Mishap(StrEnum):
     """No answer until the fault is released; then the call goes on, late."""
     DIE = "die"
     """The driver's process ends; one within the test's process closes all connections."""
+    LIE = "lie"
+    """A good answer, and nothing done."""
 
 
 class DriverFault(Struct, kw_only=True):
