@@ -9,11 +9,14 @@ import pytest
 from klet.aio.clock import SystemClock
 from klet.api.meta import ObjectMeta
 from klet.api.storage import CSIDriver, CSIDriverSpec, CSINode
+from klet.cri.errors import Code
 from klet.csi_nodes.node_objects import NODE_ID_ANNOTATION
 from klet.kube.informer import Informer, InformerSettings
 from klet.kube.watch import WatchScope
 from klet.testing.csi.backing import PlainBacking
 from klet.testing.csi.serving import serve_driver
+from klet.testing.fake_runtime import Fault
+from klet.testing.fake_runtime.faults import ANY, Fail
 from klet.testing.registrar import serve_registrar
 from klet.wire import csi_v1_pb2 as csi
 
@@ -142,3 +145,14 @@ async def test_the_number_of_volumes_is_asked_for_again(node, csi_node, tmp_path
         await csi_node.until(lambda found: [each.allocatable.count for each in found.spec.drivers] == [7])
         server.driver.node_info.max_volumes_per_node = 3
         await csi_node.until(lambda found: [each.allocatable.count for each in found.spec.drivers] == [3])
+
+
+async def test_plugins_are_asked_once_the_runtime_has_answered(node, csi_node):
+    node.machine.met = None
+    away = Fail(Code.UNAVAILABLE, "connection error: no such file or directory")
+    fault = node.machine.runtime.faults.add(Fault(ANY, away, count=None))
+    async with node.run(), serve_registrar(registry(node) / "a.sock", type="Strange") as registrar:
+        await csi_node.until_drivers()
+        assert registrar.asked == 0
+        fault.release()
+        assert not (await registrar.until_notified())[0]
