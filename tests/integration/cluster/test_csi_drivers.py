@@ -1,4 +1,4 @@
-"""A CSI driver registers with a node of a real control plane, with klet and with upstream's kubelet: the same objects."""
+"""A CSI driver registers with a node of a real control plane: klet makes the same objects as upstream's kubelet."""
 
 import asyncio
 import json
@@ -64,7 +64,7 @@ def shape(csi_node: CSINode) -> dict:
     }
 
 
-async def tell_story(api, node, csi_nodes, agent, tmp_path) -> list[dict]:
+async def follow_story(api, node, csi_nodes, agent, tmp_path) -> list[dict]:
     """A driver comes, the agent starts again, the driver goes; returns the CSINode after each step."""
     seen = []
     async with registered(node, tmp_path) as (_, registrar):
@@ -95,10 +95,12 @@ async def tell_story(api, node, csi_nodes, agent, tmp_path) -> list[dict]:
 async def test_klet_shows_a_driver_as_upstream_does(api, node, csi_nodes, tmp_path, upstream_kubelet):
     (tmp_path / "klet").mkdir()
     (tmp_path / "upstream").mkdir()
-    ours = await tell_story(api, node, csi_nodes, lambda: node.klet("--klet-leave-kernel-tunables"), tmp_path / "klet")
+    ours = await follow_story(
+        api, node, csi_nodes, lambda: node.klet("--klet-leave-kernel-tunables"), tmp_path / "klet"
+    )
     await api.client.delete(Node, node.name)
     await api.client.delete(CSINode, node.name)
-    theirs = await tell_story(api, node, csi_nodes, node.upstream, tmp_path / "upstream")
+    theirs = await follow_story(api, node, csi_nodes, node.upstream, tmp_path / "upstream")
     assert ours == theirs
 
 
