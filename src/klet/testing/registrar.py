@@ -26,8 +26,8 @@ class RegistrarFault(StrEnum):
 
     SILENT = "silent"
     """It answers `GetInfo` when it is released, which may be never."""
-    DIES = "dies"
-    """Its process ends when it is asked; the socket stays."""
+    BREAKS_OFF = "breaks off"
+    """It ends the call without an answer, as one does whose process ends."""
     FLOODS = "floods"
     """Its answer is much too long."""
     GARBLED = "garbled"
@@ -112,7 +112,7 @@ class FakeRegistrar:
         match self.fault:
             case RegistrarFault.SILENT:
                 await self._released.wait()
-            case RegistrarFault.DIES:
+            case RegistrarFault.BREAKS_OFF:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "the process has ended")
             case RegistrarFault.FLOODS:
                 return pb.PluginInfo(name="x" * FLOOD).SerializeToString()

@@ -40,7 +40,9 @@ async def test_a_plugin_says_what_it_is_and_is_notified(tmp_path, sockets, name)
             id="one that does not answer",
         ),
         pytest.param(
-            RegistrarFault.DIES, "rpc error: code = Unavailable desc = the process has ended", id="one that dies"
+            RegistrarFault.BREAKS_OFF,
+            "rpc error: code = Unavailable desc = the process has ended",
+            id="one that breaks off",
         ),
         pytest.param(RegistrarFault.FLOODS, "rpc error: code = ResourceExhausted desc = ", id="one that says too much"),
         pytest.param(

@@ -241,7 +241,7 @@ async def test_a_plugin_that_cannot_be_taken_away_is_forgotten_all_the_same(benc
         pytest.param(RegistrarFault.SILENT, "code = DeadlineExceeded", id="one that does not answer"),
         pytest.param(RegistrarFault.FLOODS, "code = ResourceExhausted", id="one that says too much"),
         pytest.param(RegistrarFault.GARBLED, "code = Internal", id="one that cannot be understood"),
-        pytest.param(RegistrarFault.DIES, "code = Unavailable", id="one that dies"),
+        pytest.param(RegistrarFault.BREAKS_OFF, "code = Unavailable", id="one that breaks off"),
     ],
 )
 async def test_a_bad_plugin_delays_no_other_and_is_tried_again(bench, caplog, fault, expected):
