@@ -43,7 +43,7 @@ from klet.host.machine.cache import MachineCache
 from klet.host.machine.info import MachineInfo
 from klet.host.machine.reader import MachineReader
 from klet.host.own_process import allow_open_files, set_oom_score
-from klet.host.root_directory import hold_root, make_log_directories, make_root
+from klet.host.root_directory import hold_root, label_plugin_directories, make_log_directories, make_root
 from klet.host.sysctls import Sysctls
 from klet.host.systemd_notify import READY, NotifyError, find_service_manager, read_watchdog
 from klet.model.pods import API_SOURCE, FILE_SOURCE, HTTP_SOURCE
@@ -145,6 +145,8 @@ async def run_agent(
             sockets = opened.enter_context(take_ports(given.config))
             apply_tunables(Sysctls(), _tunable_policy(given), on_failure=_write_failure(given, machine.info()))
             make_root(settings.root, mounts)
+            if machine.info().has_selinux:
+                label_plugin_directories(settings.root)
             make_log_directories(settings.sandbox.logs, settings.legacy_logs)
             opened.enter_context(hold_root(settings.root))
             tracer = await opened.enter_async_context(open_tracer(given.config.tracing, host_name=settings.node_name))

@@ -69,10 +69,18 @@ def drop_driver_from_node(node: Node, driver: str) -> Node | Unusable:
 
 
 def build_node_patch(old: Node, new: Node) -> Json:
-    """Return what to send to the status subresource: metadata and status, never the spec."""
-    return create_strategic_patch(
-        Node(metadata=old.metadata, status=old.status), Node(metadata=new.metadata, status=new.status), Node
-    )
+    """Return what to send to the status subresource: only the entries that differ, so that others' stay."""
+    metadata = {
+        "labels": _diff_entries(old.metadata.labels, new.metadata.labels),
+        "annotations": _diff_entries(old.metadata.annotations, new.metadata.annotations),
+    }
+    status = {
+        "capacity": _diff_entries(old.status.capacity, new.status.capacity),
+        "allocatable": _diff_entries(old.status.allocatable, new.status.allocatable),
+    }
+    parts = {"metadata": metadata, "status": status}
+    found = {name: {field: value for field, value in part.items() if value} for name, part in parts.items()}
+    return {name: part for name, part in found.items() if part}
 
 
 def build_csi_node(name: str, uid: str) -> CSINode:
@@ -135,6 +143,14 @@ def build_csi_node_patch(old: CSINode, new: CSINode) -> Json:
 def count_volumes(info: CsiNodeInfo) -> VolumeNodeResources | None:
     """Return how many volumes of a driver the node can have; None if it does not say."""
     return VolumeNodeResources(count=min(info.max_volumes, MOST_VOLUMES)) if info.max_volumes > 0 else None
+
+
+def _diff_entries(old: Mapping[str, object], new: Mapping[str, object]) -> Json:
+    """Return the entries that differ; None removes one."""
+    return {
+        **{name: value for name, value in new.items() if name not in old or old[name] != value},
+        **{name: None for name in old if name not in new},
+    }
 
 
 def _says_the_same(one: CSINodeDriver, other: CSINodeDriver) -> bool:

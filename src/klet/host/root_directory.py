@@ -33,6 +33,7 @@ DIRECTORIES: Final[Mapping[str, int]] = {
 """What is made in the root directory, with its mode; one that is there keeps its mode."""
 DEVICE_PLUGINS: Final = Path("/var/lib/kubelet/device-plugins")
 """Where device plugins look for the node, whatever its root directory is; only the agent with that root makes it."""
+PLUGIN_LABEL: Final = b"system_u:object_r:container_file_t:s0\0"
 _LONGEST_PID = 20
 
 
@@ -66,6 +67,16 @@ def make_root(root: Path, mounts: MountCalls) -> None:
         _make(root, root / name, mode=mode)
     if root == DEVICE_PLUGINS.parent:
         _make(root, DEVICE_PLUGINS)
+
+
+def label_plugin_directories(root: Path) -> None:
+    """Let containers reach the directories of plugins on a machine with SELinux. What fails is logged."""
+    for name in ("plugins", PLUGIN_REGISTRY):
+        try:
+            os.setxattr(root / name, "security.selinux", PLUGIN_LABEL)
+        except OSError as error:
+            extra = {"path": str(root / name), "error": error.strerror}
+            logger.warning("Plugins in containers might not work: a directory has no SELinux label", extra=extra)
 
 
 def make_log_directories(logs: Path, links: Path) -> None:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from klet.api.validation.resources import is_extended_resource
 from klet.model.downward import quoted
+from klet.model.foreign_text import LONGEST_WORD, shorten
 
 DEVICE_PLUGIN_VERSION: Final = "v1beta1"
 DRA_SERVICES: Final = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
@@ -51,10 +52,12 @@ def find_device_plugin_problem(plugin: PluginInfo) -> str | None:
     if DEVICE_PLUGIN_VERSION not in plugin.versions:
         return (
             f"manager version, {DEVICE_PLUGIN_VERSION}, is not among plugin supported versions "
-            f"[{' '.join(plugin.versions)}]"
+            f"[{shorten(' '.join(plugin.versions), LONGEST_WORD)}]"
         )
     if not is_extended_resource(plugin.name):
-        return f'invalid name of device plugin socket: the ResourceName "{plugin.name}" is invalid'
+        return (
+            f'invalid name of device plugin socket: the ResourceName "{shorten(plugin.name, LONGEST_WORD)}" is invalid'
+        )
     return None
 
 
@@ -64,13 +67,15 @@ def choose_dra_service(plugin: PluginInfo) -> DraVersion | VersionProblem:
         if service in DRA_SERVICES:
             return DraVersion(service)
     if plugin.versions:
+        listed = shorten(quoted_list(plugin.versions), LONGEST_WORD)
         why = (
-            f"none of services supported by the plugin ({quoted_list(plugin.versions)}) are supported by the kubelet "
+            f"none of services supported by the plugin ({listed}) are supported by the kubelet "
             f"({quoted_list(DRA_SERVICES)})"
         )
     else:
         why = "empty list of supported gRPC services (aka supported versions)"
-    where = f"DRA driver plugin {plugin.name} at endpoint {plugin.endpoint}"
+    name, endpoint = (shorten(text, LONGEST_WORD) for text in (plugin.name, plugin.endpoint))
+    where = f"DRA driver plugin {name} at endpoint {endpoint}"
     return VersionProblem(f"invalid supported gRPC versions of {where}: {why}")
 
 

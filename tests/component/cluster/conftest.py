@@ -22,6 +22,7 @@ from klet.app.cluster.join import Cluster, find_host_ips, find_node_taints
 from klet.app.cluster.node import ReportSettings
 from klet.app.cluster.objects import ObjectSettings, build_served_objects
 from klet.app.node import NodeSpecification, build_node
+from klet.app.opening import open_plugins
 from klet.config.gates import resolve_gates
 from klet.errors import KletError
 from klet.events.recorder import EventingRecorder
@@ -87,6 +88,7 @@ class ClusterNode:
         """By which watches wait before they are tried again."""
         self.gates = resolve_gates({})
         self.statuses: StatusBoard
+        self.metrics: MetricRegistry
         self.cidrs = TakenCidrs()
 
     def set_features(self, **features: bool) -> None:
@@ -110,10 +112,13 @@ class ClusterNode:
         async with run_in_process(self.machine.runtime, clock=self.clock) as runtime:
             ports = self.machine.build_ports(runtime, changes, seed=1, objects=cluster.objects, recorder=recorder)
             addresses = find_host_ips(cluster, expected=tuple(map(str, self.machine.machine.addresses)))
-            ports = replace(ports, host_ips=addresses, node_ips=addresses, node_taints=find_node_taints(cluster))
+            plugins = open_plugins(self.root, cluster.drivers.handlers, threads=self._threads, clock=self.clock)
+            taints = find_node_taints(cluster)
+            ports = replace(ports, host_ips=addresses, node_ips=addresses, node_taints=taints, plugins=plugins)
             node = build_node(NodeSpecification(settings=settings, ports=ports, cluster=cluster))
             self.pods, self.nodes = cluster.informers.pods, cluster.informers.node
             self.statuses = node.agent.statuses
+            self.metrics = node.agent.metrics.agent
             async with running(node.parts):
                 yield
 

@@ -17,6 +17,7 @@ from klet.host.root_directory import (
     decide_sharing,
     hold_file,
     hold_root,
+    label_plugin_directories,
     make_log_directories,
     make_root,
 )
@@ -101,6 +102,15 @@ def test_what_every_part_expects_is_made_in_it(tmp_path):
     }
 
 
+def test_plugins_are_labelled_where_the_file_system_has_labels(tmp_path, caplog):
+    make_root(tmp_path / "root", NotedCalls(SHARED))
+    label_plugin_directories(tmp_path / "root")
+    for name in ("plugins", "plugins_registry"):
+        labelled = "security.selinux" in os.listxattr(tmp_path / "root" / name)
+        # Not every file system has labels: then it is logged.
+        assert labelled or f"{tmp_path}/root/{name}" in [record.path for record in caplog.records]
+
+
 def test_log_directories_are_made_and_one_behind_a_link_is_used(tmp_path):
     (tmp_path / "disk").mkdir(mode=0o700)
     (tmp_path / "containers").symlink_to("disk")
@@ -112,7 +122,7 @@ def test_log_directories_are_made_and_one_behind_a_link_is_used(tmp_path):
 
 def test_a_place_for_logs_that_cannot_be_made(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(FileError, match="cannot make .*file/pods: Not a directory"):
+    with pytest.raises(FileError, match=r"cannot make .*file/pods: Not a directory"):
         make_log_directories(tmp_path / "file" / "pods", tmp_path / "containers")
 
 

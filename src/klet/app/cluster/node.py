@@ -105,7 +105,8 @@ def build_node_reporting(
         api=ports.api,
         initial=composer,
         reset_devices=lambda: False,
-        errors=inputs.errors,
+        # Storage is ready after the registration at the earliest: a CSINode belongs to a Node.
+        errors=inputs.runtime_errors,
         board=board,
         recorder=recorder,
         clock=clock,
