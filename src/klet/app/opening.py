@@ -35,6 +35,7 @@ from klet.host.errors import HostError
 from klet.host.http_client import HttpClient
 from klet.host.kmsg import KMSG, KernelLog, KernelLogRefused
 from klet.host.listening import HostSockets
+from klet.host.loop_devices import LoopDevices
 from klet.host.machine.cache import MachineCache
 from klet.host.machine.filesystems import FilesystemReader
 from klet.host.oom_counts import CgroupOomCounts, counter_place
@@ -81,6 +82,7 @@ from klet.status.checkpoint import SavedStateFormat
 from klet.sync.loop import ChangeSource
 from klet.volumes.build import VolumePorts, build_plugins
 from klet.volumes.directories import PodDirectories
+from klet.volumes.host_devices import HostDevices
 from klet.volumes.host_mounter import HostMounter, find_noswap
 from klet.volumes.names import Layout
 
@@ -423,6 +425,7 @@ async def open_volumes(
         certificates=objects.certificates,
         node=node,
         mounter=HostMounter(),
+        devices=HostDevices(root=settings.root, loops=LoopDevices(), threads=threads),
         recorder=recorder,
         threads=threads,
         clock=clock,
@@ -437,8 +440,11 @@ def build_volumes(ports: VolumePorts, objects: NodeObjects) -> NodeVolumes:
     return NodeVolumes(
         plugins=build_plugins(ports),
         directories=PodDirectories(layout=Layout(ports.root), threads=ports.threads),
+        layout=Layout(ports.root),
+        devices=ports.devices,
         claims=objects.claims,
         find_node=objects.find_node,
+        node=objects.node,
         objects=objects.referred,
         trust=objects.trust,
         certificates=objects.certificates,
@@ -459,5 +465,6 @@ def standalone_objects(runtime_handlers: Mapping[str, str]) -> NodeObjects:
         services=nothing,
         runtime_classes=KnownRuntimeClasses(handlers=runtime_handlers),
         find_node=lambda: None,
+        node=None,
         has_api=False,
     )

@@ -9,6 +9,7 @@ VolumeSetupError
 ├── FilesystemMismatch  the device has another filesystem than the volume says
 ├── BadPath       a file name that a payload must not have
 ├── WaitFailed    not everything was mounted, or unmounted, in time
+│   └── AttachLimitReached   … because the node can have no more volumes
 └── OrphanKept    a pod's directory that cannot be removed yet
 
 Of an operation that a plugin was asked for, every other KletError is final: it has not been done.
@@ -46,13 +47,32 @@ class MountStep(StrEnum):
     NODE_AFFINITY = "MountVolume.NodeAffinity check failed"
     NEW_MOUNTER = "MountVolume.NewMounter initialization failed"
     MOUNT_OPTIONS = "MountVolume.MountOptionSupport check failed"
+    WAIT_FOR_ATTACH = "MountVolume.WaitForAttach failed"
+    DEVICE_PATH = "MountVolume.GetDeviceMountPath failed"
+    MOUNT_DEVICE = "MountVolume.MountDevice failed"
     SET_UP = "MountVolume.SetUp failed"
+    EXPAND = "MountVolume.Setup failed while expanding volume"
+
+
+class MapStep(StrEnum):
+    """The same of block volumes, step by step under the same names."""
+
+    NODE_AFFINITY = "MapVolume.NodeAffinity check failed"
+    NEW_MOUNTER = "MapVolume.NewBlockVolumeMapper initialization failed"
+    MOUNT_OPTIONS = "MapVolume.MountOptionSupport check failed"
+    WAIT_FOR_ATTACH = "MapVolume.WaitForAttach failed"
+    DEVICE_PATH = "MapVolume.GetGlobalMapPath failed"
+    MOUNT_DEVICE = "MapVolume.SetUpDevice failed"
+    SET_UP = MOUNT_DEVICE
+    MAP_POD_DEVICE = "MapVolume.MapPodDevice failed"
+    MAP_BLOCK_VOLUME = "MapVolume.MapBlockVolume failed"
+    EXPAND = "MapVolume.MarkVolumeAsMounted failed while expanding volume"
 
 
 class StepFailed(VolumeSetupError):
     """A step of mounting failed. Any other error is one of the set-up."""
 
-    def __init__(self, step: MountStep, message: str) -> None:
+    def __init__(self, step: MountStep | MapStep, message: str) -> None:
         super().__init__(message)
         self.step = step
 
@@ -82,6 +102,13 @@ class WaitFailed(VolumeSetupError):
     def __init__(self, message: str, *, is_timeout: bool) -> None:
         super().__init__(message)
         self.is_timeout = is_timeout
+
+
+class AttachLimitReached(WaitFailed):
+    """The node can have no more volumes: the pod has to go to another one."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"Node has reached its volume attachment limit, rejecting pod. {message}", is_timeout=False)
 
 
 class OrphanKept(VolumeSetupError):
