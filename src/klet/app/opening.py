@@ -432,6 +432,7 @@ async def open_volumes(
         has_api=objects.has_api,
         noswap=await threads.run(find_noswap, settings.root, in_user_namespace=in_user_namespace),
         has_images=settings.has_image_volumes,
+        csi=objects.csi,
     )
     return build_volumes(ports, objects)
 

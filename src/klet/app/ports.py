@@ -57,6 +57,7 @@ from klet.sync.housekeeping import OrphanCgroups
 from klet.sync.loop import ChangeSource
 from klet.sync.pod_host_resources import PodDirectoryFiles
 from klet.volumes.build import VolumeClaims
+from klet.volumes.csi.build import CsiPorts
 from klet.volumes.device_host import DeviceHost
 from klet.volumes.device_stage import NodeReader
 from klet.volumes.manager import VolumeDisk
@@ -106,6 +107,8 @@ class NodeObjects(Struct, frozen=True, kw_only=True):
     """The node as the API server has it."""
     node: NodeReader | None
     """The same, to be asked; None without an API server."""
+    csi: CsiPorts | None = None
+    """What CSI volumes need; None without an API server."""
     has_api: bool
 
 

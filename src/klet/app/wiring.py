@@ -70,6 +70,7 @@ from klet.sync.workers import PodWorkers
 from klet.volumes.build import ManagerPorts, build_manager
 from klet.volumes.keeper import VolumeKeeper
 from klet.volumes.manager import VolumeManager
+from klet.volumes.migration.translate import translate_to_csi
 from klet.volumes.orphans import OrphanedPods
 from klet.volumes.pod_volumes import PodVolumes
 
@@ -343,6 +344,7 @@ def _build_volumes(ports: Ports, settings: AgentSettings, boards: Boards) -> tup
     manager = build_manager(
         ManagerPorts(
             plugins=ports.volumes.plugins,
+            translate=translate_to_csi,
             claims=ports.volumes.claims,
             layout=ports.volumes.layout,
             disk=ports.volumes.directories,

@@ -143,22 +143,23 @@ class ClusterNode:
             clock=self.clock,
             randomness=randomness,
         )
+        drivers = build_drivers(
+            clients.main,
+            informers.csi_drivers,
+            settings=DriverSettings(node_name=NODE),
+            metrics=MetricRegistry(),
+            clock=self.clock,
+            randomness=randomness,
+        )
         return Cluster(
             clients=clients,
             informers=informers,
             offline=offline,
-            objects=served.objects,
+            objects=replace(served.objects, csi=drivers.volumes),
             certificates=served.certificates,
             events=events,
             sink=sink,
-            drivers=build_drivers(
-                clients.main,
-                informers.csi_drivers,
-                settings=DriverSettings(node_name=NODE),
-                metrics=MetricRegistry(),
-                clock=self.clock,
-                randomness=randomness,
-            ),
+            drivers=drivers,
             cidrs=PodCidrs(users=(self.cidrs,)),
             reports=ReportSettings(node=replace(self.machine.settings, declared_features=self.declared_features or ())),
             parts=(*informers.followed, *served.parts),

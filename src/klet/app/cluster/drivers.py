@@ -19,13 +19,20 @@ from klet.kube.informer import Informer
 from klet.metrics import MetricRegistry
 from klet.model.plugins import PluginType
 from klet.model.roles import Part
+from klet.objectcache.csi_objects import ClusterCsiObjects
 from klet.plugins.boards import PluginHandler
+from klet.volumes.csi.access import CsiAccess
+from klet.volumes.csi.build import CsiPorts
+from klet.volumes.csi.changes import CsiChanges, PluginUser
 
 
 class DriverSettings(Struct, frozen=True, kw_only=True):
     """Whose drivers they are."""
 
     node_name: str
+    has_tokens_in_secrets: bool = True
+    """Whether tokens of service accounts go with the secrets, where a driver asks for that (gate
+    CSIServiceAccountTokenSecrets)."""
     refreshes_counts: bool = True
     """Whether drivers are asked again how many volumes the node can have (gate MutableCSINodeAllocatableCount)."""
 
@@ -43,6 +50,8 @@ class NodeDrivers(Struct, frozen=True, kw_only=True):
     refresher: AllocatableRefresher
     handlers: Mapping[str, PluginHandler]
     """What the plugin manager gives drivers to."""
+    volumes: CsiPorts
+    """What their volumes need."""
 
 
 def build_drivers(
@@ -59,6 +68,14 @@ def build_drivers(
     connector = CsiConnector(durations=register_csi_calls(metrics), clock=clock)
     manager = NodeInfoManager(client=client, node_name=settings.node_name, clock=clock, randomness=randomness)
     registration = CsiRegistration(connector=connector, drivers=board, objects=manager, start=start)
+    refresher = AllocatableRefresher(drivers=board, objects=objects, connector=connector, writer=manager, clock=clock)
+    access = CsiAccess(
+        registered=board,
+        known=objects,
+        objects=ClusterCsiObjects(client=client),
+        connector=connector,
+        node=settings.node_name,
+    )
     return NodeDrivers(
         settings=settings,
         client=client,
@@ -67,17 +84,26 @@ def build_drivers(
         connector=connector,
         start=start,
         manager=manager,
-        refresher=AllocatableRefresher(
-            drivers=board, objects=objects, connector=connector, writer=manager, clock=clock
-        ),
+        refresher=refresher,
         handlers={PluginType.CSI: registration},
+        volumes=CsiPorts(
+            access=access,
+            limits=refresher if settings.refreshes_counts else None,
+            has_tokens_in_secrets=settings.has_tokens_in_secrets,
+        ),
     )
 
 
 def build_driver_parts(
-    drivers: NodeDrivers, *, until_node: Callable[[], Awaitable[None]], clock: Clock, randomness: random.Random
+    drivers: NodeDrivers,
+    *,
+    user: PluginUser,
+    until_node: Callable[[], Awaitable[None]],
+    clock: Clock,
+    randomness: random.Random,
 ) -> tuple[Part, ...]:
     """Build what runs for the drivers; `until_node` returns once the Node is at the API server."""
+    changes = CsiChanges(drivers=drivers.board, objects=drivers.objects, user=user)
     start = CsiNodeStart(
         client=drivers.client,
         manager=drivers.manager,
@@ -87,4 +113,4 @@ def build_driver_parts(
         clock=clock,
         randomness=randomness,
     )
-    return (start, drivers.refresher) if drivers.settings.refreshes_counts else (start,)
+    return (start, changes, drivers.refresher) if drivers.settings.refreshes_counts else (start, changes)

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.api.placement import Taint
 from klet.app.cluster.connection import ClusterClients, connect_cluster
@@ -93,6 +94,7 @@ async def open_cluster(
             informers.csi_drivers,
             settings=DriverSettings(
                 node_name=settings.node_name,
+                has_tokens_in_secrets=given.gates.enabled("CSIServiceAccountTokenSecrets"),
                 refreshes_counts=given.gates.enabled("MutableCSINodeAllocatableCount"),
             ),
             metrics=base.metrics.agent,
@@ -108,7 +110,7 @@ async def open_cluster(
             clients=clients,
             informers=informers,
             offline=offline,
-            objects=served.objects,
+            objects=replace(served.objects, csi=drivers.volumes),
             certificates=served.certificates,
             events=events,
             sink=sink,
@@ -193,7 +195,11 @@ def build_cluster_parts(cluster: Cluster, ports: Ports, agent: Agent) -> Cluster
         wakes=(cluster.drivers.start.changes,),
     )
     drivers = build_driver_parts(
-        cluster.drivers, until_node=node.board.until_known, clock=ports.clock, randomness=ports.randomness
+        cluster.drivers,
+        user=agent.volumes,
+        until_node=node.board.until_known,
+        clock=ports.clock,
+        randomness=ports.randomness,
     )
     pods = build_pod_parts(
         agent,

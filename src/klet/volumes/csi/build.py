@@ -15,6 +15,16 @@ from klet.volumes.csi.roles import AccountTokens, LimitRefresh
 from klet.volumes.csi.staging import CsiStager
 
 
+class CsiPorts(Struct, frozen=True, kw_only=True):
+    """What CSI volumes need from outside; there are none without an API server."""
+
+    access: CsiAccess
+    limits: LimitRefresh | None
+    """None if nobody follows how many volumes the node can have (gate MutableCSINodeAllocatableCount)."""
+    has_tokens_in_secrets: bool = True
+    """Gate CSIServiceAccountTokenSecrets."""
+
+
 class CsiSettings(Struct, frozen=True, kw_only=True):
     """Where volumes are, and what is enabled."""
 

@@ -41,7 +41,7 @@ _WRITERS: Final = ("ReadWriteMany",)
 _FILESYSTEM: Final = "Filesystem"
 
 
-def translate_to_csi(spec: VolumeSpec, *, namespace: str) -> VolumeSpec:
+def translate_to_csi(spec: VolumeSpec, namespace: str) -> VolumeSpec:
     """Return an in-tree volume as that of its driver, and any other as it is. `namespace` is the pod's."""
     try:
         if spec.persistent is not None:

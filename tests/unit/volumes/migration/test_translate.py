@@ -22,7 +22,7 @@ def inline(source):
 
 
 def csi_of(spec):
-    found = translate_to_csi(spec, namespace="ns")
+    found = translate_to_csi(spec, "ns")
     assert found.is_migrated
     return to_builtins(found.persistent.spec.csi)
 
@@ -132,7 +132,7 @@ def test_volumes_of_pods_and_persistent_ones_become_the_same(source, expected):
     ],
 )
 def test_an_inline_volume_is_named_after_its_disk(source, name, modes):
-    found = translate_to_csi(inline(source), namespace="ns")
+    found = translate_to_csi(inline(source), "ns")
     assert (found.name, found.persistent.spec.access_modes, found.persistent.spec.volume_mode, found.read_only) == (
         name,
         modes,
@@ -197,14 +197,14 @@ def test_secrets_of_portworx_come_from_annotations():
 )
 def test_access_modes_of_google_disks_are_those_that_the_driver_serves(modes, expected):
     found = translate_to_csi(
-        persistent({"gcePersistentDisk": {"pdName": "d"}}, accessModes=list(modes)), namespace="ns"
+        persistent({"gcePersistentDisk": {"pdName": "d"}}, accessModes=list(modes)), "ns"
     )
     assert found.persistent.spec.access_modes == expected
 
 
 def test_the_rest_of_a_persistent_volume_stays():
     spec = persistent({"cinder": {"volumeID": "v"}}, volumeMode="Block", mountOptions=["noatime"])
-    found = translate_to_csi(spec, namespace="ns")
+    found = translate_to_csi(spec, "ns")
     assert (found.is_block, found.mount_options, found.name, found.persistent.spec.cinder) == (
         True,
         ("noatime",),
@@ -222,7 +222,7 @@ def test_the_rest_of_a_persistent_volume_stays():
     ],
 )
 def test_other_volumes_stay_what_they_are(spec):
-    assert translate_to_csi(spec, namespace="ns") is spec
+    assert translate_to_csi(spec, "ns") is spec
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_other_volumes_stay_what_they_are(spec):
 )
 def test_what_cannot_be_translated_says_why(spec, message):
     with pytest.raises(VolumeSetupError) as caught:
-        translate_to_csi(spec, namespace="ns")
+        translate_to_csi(spec, "ns")
     assert str(caught.value) == f"failed to translate in-tree pv to CSI: {message}"
 
 
