@@ -196,9 +196,7 @@ def test_secrets_of_portworx_come_from_annotations():
     ],
 )
 def test_access_modes_of_google_disks_are_those_that_the_driver_serves(modes, expected):
-    found = translate_to_csi(
-        persistent({"gcePersistentDisk": {"pdName": "d"}}, accessModes=list(modes)), "ns"
-    )
+    found = translate_to_csi(persistent({"gcePersistentDisk": {"pdName": "d"}}, accessModes=list(modes)), "ns")
     assert found.persistent.spec.access_modes == expected
 
 
