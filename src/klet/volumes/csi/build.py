@@ -4,15 +4,18 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from klet.aio.clock import Clock
 from klet.aio.threads import Threads
+from klet.host.disk_usage import HostDiskMeter
 from klet.volumes.csi.access import CsiAccess
 from klet.volumes.csi.blocks import CsiBlocks
-from klet.volumes.csi.expanding import CsiExpander
+from klet.volumes.csi.expanding import CsiExpander, CsiUsage
 from klet.volumes.csi.places import CsiLayout
 from klet.volumes.csi.plugin import CsiParts, CsiPlugin
 from klet.volumes.csi.publishing import CsiPublisher
 from klet.volumes.csi.roles import AccountTokens, LimitRefresh
 from klet.volumes.csi.staging import CsiStager
+from klet.volumes.csi.usage import DriverDiskMeter
 
 
 class CsiPorts(Struct, frozen=True, kw_only=True):
@@ -23,6 +26,8 @@ class CsiPorts(Struct, frozen=True, kw_only=True):
     """None if nobody follows how many volumes the node can have (gate MutableCSINodeAllocatableCount)."""
     has_tokens_in_secrets: bool = True
     """Gate CSIServiceAccountTokenSecrets."""
+    has_health: bool = False
+    """Gate CSIVolumeHealth: drivers are asked how their volumes are."""
 
 
 class CsiSettings(Struct, frozen=True, kw_only=True):
@@ -31,6 +36,12 @@ class CsiSettings(Struct, frozen=True, kw_only=True):
     root: Path
     has_tokens_in_secrets: bool = True
     """Gate CSIServiceAccountTokenSecrets."""
+
+
+def build_meter(inner: HostDiskMeter, csi: CsiPorts, *, root: Path, threads: Threads, clock: Clock) -> DriverDiskMeter:
+    """Build what measures the volumes of drivers, too."""
+    usage = CsiUsage(access=csi.access, has_conditions=csi.has_health)
+    return DriverDiskMeter(inner=inner, usage=usage, root=root, threads=threads, clock=clock)
 
 
 def build_csi(
