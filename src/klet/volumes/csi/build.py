@@ -16,6 +16,7 @@ from klet.volumes.csi.publishing import CsiPublisher
 from klet.volumes.csi.roles import AccountTokens, LimitRefresh
 from klet.volumes.csi.staging import CsiStager
 from klet.volumes.csi.usage import DriverDiskMeter
+from klet.volumes.owner_change import OwnerChanger
 
 
 class CsiPorts(Struct, frozen=True, kw_only=True):
@@ -45,7 +46,13 @@ def build_meter(inner: HostDiskMeter, csi: CsiPorts, *, root: Path, threads: Thr
 
 
 def build_csi(
-    *, access: CsiAccess, tokens: AccountTokens, limits: LimitRefresh | None, threads: Threads, settings: CsiSettings
+    *,
+    access: CsiAccess,
+    tokens: AccountTokens,
+    limits: LimitRefresh | None,
+    owners: OwnerChanger,
+    threads: Threads,
+    settings: CsiSettings,
 ) -> CsiPlugin:
     layout = CsiLayout(settings.root)
     parts = CsiParts(
@@ -56,6 +63,7 @@ def build_csi(
             layout=layout,
             tokens=tokens,
             threads=threads,
+            owners=owners,
             has_tokens_in_secrets=settings.has_tokens_in_secrets,
         ),
         blocks=CsiBlocks(access=access, layout=layout, threads=threads),
