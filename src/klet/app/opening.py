@@ -6,6 +6,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -13,7 +14,7 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.placement import Taint
-from klet.app.ports import BasePorts, ContainerPorts, NodeObjects, NodeVolumes, Ports
+from klet.app.ports import BasePorts, ContainerPorts, NodeObjects, NodeVolumes, PluginPorts, Ports
 from klet.app.settings import AgentSettings
 from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.checkpoint import CheckpointFile, Found
@@ -38,6 +39,9 @@ from klet.host.loop_devices import LoopDevices
 from klet.host.machine.cache import MachineCache
 from klet.host.machine.filesystems import FilesystemReader
 from klet.host.oom_counts import CgroupOomCounts, counter_place
+from klet.host.plugin_sockets import RegistrationSockets
+from klet.host.root_directory import PLUGIN_REGISTRY
+from klet.host.socket_watch import watch_sockets
 from klet.host.subordinate_ids import read_granted_ids
 from klet.host.usage_host import UsageHost
 from klet.images.node_logins import NodeLoginFiles
@@ -58,6 +62,7 @@ from klet.node.status_inputs import PATIENCE
 from klet.objectcache.claims import StandaloneClaims
 from klet.objectcache.standalone import StandaloneObjects, StandaloneTokens
 from klet.objectcache.trust_bundles import NoTrustBundles
+from klet.plugins.boards import PluginHandler
 from klet.resources.names import pods_root
 from klet.resources.pod_cgroups import NoPodCgroups, PodCgroups
 from klet.resources.qos_cgroups import NoQosCgroups, QosCgroups
@@ -73,9 +78,11 @@ from klet.runtime.pod_files import PodFiles
 from klet.runtime.quirks.late_calls import WatchedTransport
 from klet.runtime.quirks.lost_tasks import NAMESPACE, ContainerdTasks, LostTaskRemover
 from klet.runtime.runtime_class import KnownRuntimeClasses, RuntimeHandlers
+from klet.stats.disk import FilesystemMeter
 from klet.status.checkpoint import SavedStateFormat
 from klet.sync.loop import ChangeSource
 from klet.volumes.build import VolumePorts, build_plugins
+from klet.volumes.csi.build import CsiPorts, build_meter
 from klet.volumes.directories import PodDirectories
 from klet.volumes.host_devices import HostDevices
 from klet.volumes.host_mounter import HostMounter, find_noswap
@@ -200,6 +207,7 @@ async def open_ports(
     node_ips: Callable[[], tuple[str, ...]],
     host_ips: Callable[[], tuple[str, ...]] = tuple,
     node_taints: Callable[[], tuple[Taint, ...]] = tuple,
+    plugin_handlers: Mapping[str, PluginHandler] | None = None,
 ) -> AsyncIterator[Ports]:
     """Yield the ports of this machine."""
     client, threads, clock = base.runtime, base.threads, base.clock
@@ -231,7 +239,7 @@ async def open_ports(
             logs=LogFiles(logs=logs, links=links, threads=threads),
             rotated_logs=rotated_logs,
             usage=open_usage(settings, threads, clock),
-            disk=HostDiskMeter(threads=meter_threads, clock=clock, quotas=NoQuotas()),
+            disk=open_meter(settings.root, objects.csi, threads=meter_threads, clock=clock),
             kernel_log=kernel_log,
             oom_counts=CgroupOomCounts(root=counters, file=counter, threads=threads),
             http=HttpClient(),
@@ -271,6 +279,7 @@ async def open_ports(
             storage=FilesystemCapacity(path=settings.root, threads=threads).read,
             metrics=base.metrics,
             tracer=base.tracer,
+            plugins=open_plugins(settings.root, plugin_handlers or {}, threads=threads, clock=clock),
         )
     finally:
         if kernel_log is not None:
@@ -279,6 +288,21 @@ async def open_ports(
         meter_threads.close()
         volume_threads.close()
         termination_threads.close()
+
+
+def open_meter(root: Path, csi: CsiPorts | None, *, threads: Threads, clock: Clock) -> FilesystemMeter:
+    """Return what measures disks; volumes of CSI drivers, too, if there can be some."""
+    meter = HostDiskMeter(threads=threads, clock=clock, quotas=NoQuotas())
+    return meter if csi is None else build_meter(meter, csi, root=root, threads=threads, clock=clock)
+
+
+def open_plugins(root: Path, handlers: Mapping[str, PluginHandler], *, threads: Threads, clock: Clock) -> PluginPorts:
+    """Return the sockets of plugins below the agent's root directory."""
+    return PluginPorts(
+        watch=partial(watch_sockets, root / PLUGIN_REGISTRY, threads=threads),
+        sockets=RegistrationSockets(clock=clock),
+        handlers=handlers,
+    )
 
 
 def open_kernel_log(*, in_user_namespace: bool, is_optional: bool, path: Path = KMSG) -> KernelLog | None:
@@ -416,6 +440,7 @@ async def open_volumes(
         has_api=objects.has_api,
         noswap=await threads.run(find_noswap, settings.root, in_user_namespace=in_user_namespace),
         has_images=settings.has_image_volumes,
+        csi=objects.csi,
     )
     return build_volumes(ports, objects)
 

@@ -347,6 +347,7 @@ class SimulatedNode:
             has_api=objects.has_api,
             noswap=False,
             has_images=self.has_image_volumes,
+            csi=objects.csi,
         )
         return build_volumes(ports, objects)
 

@@ -15,6 +15,8 @@ from klet.model.causes import CauseRecorder
 from klet.model.roles import Allocations, NodeResources, ObjectReader
 from klet.volumes.attaching import AttachView
 from klet.volumes.attachments import Attachments
+from klet.volumes.csi.build import CsiPorts, CsiSettings, build_csi
+from klet.volumes.csi.plugin import CsiPlugin
 from klet.volumes.device_host import DeviceHost
 from klet.volumes.device_stage import DeviceStage, NodeReader
 from klet.volumes.expansion import ClaimStatuses, VolumeExpander
@@ -25,6 +27,7 @@ from klet.volumes.local_directories import Binder, LocalDirectories
 from klet.volumes.manager import VolumeDisk, VolumeManager
 from klet.volumes.media import ScratchRules
 from klet.volumes.names import Layout
+from klet.volumes.owner_change import OwnerChanger
 from klet.volumes.plugins.base import VolumePlugin
 from klet.volumes.plugins.config_map import ConfigMapPlugin
 from klet.volumes.plugins.downward_api import DownwardApiPlugin
@@ -67,6 +70,8 @@ class VolumePorts(Struct, frozen=True, kw_only=True):
     """Whether the kernel can keep memory of volumes from being swapped out."""
     has_images: bool = True
     """Gate ImageVolume: without it this node does not know images as volumes."""
+    csi: CsiPorts | None = None
+    """None without an API server."""
 
 
 def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
@@ -96,6 +101,19 @@ def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
             threads=ports.threads,
         ),
         *((ImagePlugin(),) if ports.has_images else ()),
+        *((_build_csi(ports, ports.csi),) if ports.csi is not None else ()),
+    )
+
+
+def _build_csi(ports: VolumePorts, csi: CsiPorts) -> CsiPlugin:
+    settings = CsiSettings(root=ports.root, has_tokens_in_secrets=csi.has_tokens_in_secrets)
+    return build_csi(
+        access=csi.access,
+        tokens=ports.tokens,
+        limits=csi.limits,
+        owners=OwnerChanger(recorder=ports.recorder, threads=ports.threads, clock=ports.clock),
+        threads=ports.threads,
+        settings=settings,
     )
 
 
@@ -103,7 +121,7 @@ class VolumeClaims(ClaimReader, ClaimStatuses, Protocol):
     """Claims at the API server, and their volumes."""
 
 
-def as_it_is(spec: VolumeSpec) -> VolumeSpec:
+def as_it_is(spec: VolumeSpec, _namespace: str) -> VolumeSpec:
     """Return a volume untranslated: no CSI driver has taken over its kind."""
     return spec
 
@@ -112,8 +130,9 @@ class ManagerPorts(Struct, frozen=True, kw_only=True):
     """What the volume manager needs from outside."""
 
     plugins: Sequence[VolumePlugin]
-    translate: Callable[[VolumeSpec], VolumeSpec] = as_it_is
-    """Returns what is mounted for a kind that a CSI driver has taken over; all others as they are."""
+    translate: Callable[[VolumeSpec, str], VolumeSpec] = as_it_is
+    """Returns what is mounted for a kind that a CSI driver has taken over, in a pod's namespace; all others as they
+    are."""
     claims: VolumeClaims
     layout: Layout
     disk: VolumeDisk

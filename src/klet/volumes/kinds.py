@@ -21,14 +21,15 @@ class VolumeKinds(Struct, frozen=True):
 
     plugins: tuple[VolumePlugin, ...]
     layout: Layout
-    translate: Callable[[VolumeSpec], VolumeSpec]
-    """Returns what is mounted for a kind that a CSI driver has taken over; all others as they are."""
+    translate: Callable[[VolumeSpec, str], VolumeSpec]
+    """Returns what is mounted for a kind that a CSI driver has taken over, in a pod's namespace; all others as they
+    are."""
 
     labels: LabelRules = LabelRules()
 
     def describe(self, pod: Pod, allocation: PodAllocation, spec: VolumeSpec, name: str) -> DesiredMount:
         """Return what a pod should have; raises KletError for a volume that no plugin knows, or that it cannot have."""
-        spec = self.translate(spec)
+        spec = self.translate(spec, pod.metadata.namespace)
         plugin = next((plugin for plugin in self.plugins if plugin.supports(spec)), None)
         if plugin is None:
             raise NoPlugin(spec.name)

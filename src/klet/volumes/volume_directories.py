@@ -17,9 +17,9 @@ DEPTH: Final = 4
 
 
 @contextmanager
-def open_volume(path: Path, *, action: str = "open") -> Iterator[int]:
+def open_volume(path: Path, *, action: str = "open", depth: int = DEPTH) -> Iterator[int]:
     """Yield a descriptor of a volume's directory. An error names what it was needed for."""
-    root, names = split_end(str(path), DEPTH)
+    root, names = split_end(str(path), depth)
     with open_directory(root, *names, action=action) as found:
         readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
         try:
