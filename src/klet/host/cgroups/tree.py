@@ -7,6 +7,7 @@ from pathlib import Path
 
 from klet.host.errors import CgroupBusy, CgroupError, FileError, FileMissing
 from klet.host.files import read_text
+from klet.host.filesystems import is_mount_root
 
 # A cgroup that goes away while it is read answers with one of these.
 _GONE = frozenset({errno.ENOENT, errno.ENODEV})
@@ -83,6 +84,8 @@ def remove_tree(directory: Path) -> None:
     """Remove a cgroup and its children, one attempt; one that is gone is fine, one with processes is CgroupBusy."""
     if _rmdir(directory):
         return
+    if _is_mounted(directory):
+        raise CgroupBusy(f"cannot remove cgroup {directory}: it is a mount point")
     for current in reversed(_walk(directory)):
         if not _rmdir(current):
             raise CgroupBusy(f"cannot remove cgroup {current}: it still holds processes or children")
@@ -105,11 +108,22 @@ def read_if_there(path: Path) -> str | None:
 
 
 def _walk(directory: Path) -> list[Path]:
-    """Return a cgroup and all below it, parents first. Without recursion: its processes choose the depth."""
+    """Return a cgroup and all below it, parents first. Without recursion: its processes choose the depth.
+
+    What somebody has mounted below is not entered: it may show the cgroups of others.
+    """
     found = [directory]
     for current in found:
-        found.extend(current / name for name in child_names(current))
+        children = (current / name for name in child_names(current))
+        found.extend(child for child in children if not _is_mounted(child))
     return found
+
+
+def _is_mounted(directory: Path) -> bool:
+    try:
+        return is_mount_root(directory)
+    except FileMissing:
+        return False
 
 
 def _own_pids(directory: Path) -> Iterable[int]:
