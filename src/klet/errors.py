@@ -3,6 +3,7 @@
 KletError
 ├── certs.errors.CertificateError (one that cannot be made, read or kept)
 ├── cri.errors.CriError        (Unavailable, NotFound, … : what the runtime said)
+├── csi.errors.CsiError        (a CSI driver refused, failed or did not answer)
 ├── host.errors.HostError      (files, mounts, cgroups, processes)
 ├── model.pods.BadPodUID       (a text that is no UID)
 ├── checkpoint.CheckpointError (a file that cannot be trusted)

@@ -6,6 +6,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -13,7 +14,7 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.placement import Taint
-from klet.app.ports import BasePorts, ContainerPorts, NodeObjects, NodeVolumes, Ports
+from klet.app.ports import BasePorts, ContainerPorts, NodeObjects, NodeVolumes, PluginPorts, Ports
 from klet.app.settings import AgentSettings
 from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.checkpoint import CheckpointFile, Found
@@ -34,9 +35,13 @@ from klet.host.errors import HostError
 from klet.host.http_client import HttpClient
 from klet.host.kmsg import KMSG, KernelLog, KernelLogRefused
 from klet.host.listening import HostSockets
+from klet.host.loop_devices import LoopDevices
 from klet.host.machine.cache import MachineCache
 from klet.host.machine.filesystems import FilesystemReader
 from klet.host.oom_counts import CgroupOomCounts, counter_place
+from klet.host.plugin_sockets import RegistrationSockets
+from klet.host.root_directory import PLUGIN_REGISTRY
+from klet.host.socket_watch import watch_sockets
 from klet.host.subordinate_ids import read_granted_ids
 from klet.host.usage_host import UsageHost
 from klet.images.node_logins import NodeLoginFiles
@@ -57,6 +62,7 @@ from klet.node.status_inputs import PATIENCE
 from klet.objectcache.claims import StandaloneClaims
 from klet.objectcache.standalone import StandaloneObjects, StandaloneTokens
 from klet.objectcache.trust_bundles import NoTrustBundles
+from klet.plugins.boards import PluginHandler
 from klet.resources.names import pods_root
 from klet.resources.pod_cgroups import NoPodCgroups, PodCgroups
 from klet.resources.qos_cgroups import NoQosCgroups, QosCgroups
@@ -76,6 +82,7 @@ from klet.status.checkpoint import SavedStateFormat
 from klet.sync.loop import ChangeSource
 from klet.volumes.build import VolumePorts, build_plugins
 from klet.volumes.directories import PodDirectories
+from klet.volumes.host_devices import HostDevices
 from klet.volumes.host_mounter import HostMounter, find_noswap
 from klet.volumes.names import Layout
 
@@ -198,6 +205,7 @@ async def open_ports(
     node_ips: Callable[[], tuple[str, ...]],
     host_ips: Callable[[], tuple[str, ...]] = tuple,
     node_taints: Callable[[], tuple[Taint, ...]] = tuple,
+    plugin_handlers: Mapping[str, PluginHandler] | None = None,
 ) -> AsyncIterator[Ports]:
     """Yield the ports of this machine."""
     client, threads, clock = base.runtime, base.threads, base.clock
@@ -269,6 +277,7 @@ async def open_ports(
             storage=FilesystemCapacity(path=settings.root, threads=threads).read,
             metrics=base.metrics,
             tracer=base.tracer,
+            plugins=open_plugins(settings.root, plugin_handlers or {}, threads=threads, clock=clock),
         )
     finally:
         if kernel_log is not None:
@@ -277,6 +286,15 @@ async def open_ports(
         meter_threads.close()
         volume_threads.close()
         termination_threads.close()
+
+
+def open_plugins(root: Path, handlers: Mapping[str, PluginHandler], *, threads: Threads, clock: Clock) -> PluginPorts:
+    """Return the sockets of plugins below the agent's root directory."""
+    return PluginPorts(
+        watch=partial(watch_sockets, root / PLUGIN_REGISTRY, threads=threads),
+        sockets=RegistrationSockets(clock=clock),
+        handlers=handlers,
+    )
 
 
 def open_kernel_log(*, in_user_namespace: bool, is_optional: bool, path: Path = KMSG) -> KernelLog | None:
@@ -407,12 +425,14 @@ async def open_volumes(
         certificates=objects.certificates,
         node=node,
         mounter=HostMounter(),
+        devices=HostDevices(root=settings.root, loops=LoopDevices(), threads=threads),
         recorder=recorder,
         threads=threads,
         clock=clock,
         has_api=objects.has_api,
         noswap=await threads.run(find_noswap, settings.root, in_user_namespace=in_user_namespace),
         has_images=settings.has_image_volumes,
+        csi=objects.csi,
     )
     return build_volumes(ports, objects)
 
@@ -421,8 +441,11 @@ def build_volumes(ports: VolumePorts, objects: NodeObjects) -> NodeVolumes:
     return NodeVolumes(
         plugins=build_plugins(ports),
         directories=PodDirectories(layout=Layout(ports.root), threads=ports.threads),
+        layout=Layout(ports.root),
+        devices=ports.devices,
         claims=objects.claims,
         find_node=objects.find_node,
+        node=objects.node,
         objects=objects.referred,
         trust=objects.trust,
         certificates=objects.certificates,
@@ -443,5 +466,6 @@ def standalone_objects(runtime_handlers: Mapping[str, str]) -> NodeObjects:
         services=nothing,
         runtime_classes=KnownRuntimeClasses(handlers=runtime_handlers),
         find_node=lambda: None,
+        node=None,
         has_api=False,
     )

@@ -4,7 +4,7 @@
 """
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from klet.cri.port import ImageService, RuntimeService
 from klet.events.recorder import EventingRecorder
 from klet.host.http_client import HttpClient
 from klet.host.machine.cache import FactReader, MachineCache
+from klet.host.socket_watch import SocketChange
 from klet.images.pull_secrets import NodeLogins
 from klet.journal.store import Journal
 from klet.logs.rotation import RotatableLogs
@@ -31,6 +32,8 @@ from klet.model.tracing import Tracer
 from klet.node.first_contact import FirstContact
 from klet.node.oom import KernelMessages, OomCounts
 from klet.node.status_inputs import Addresses
+from klet.plugins.boards import PluginHandler
+from klet.plugins.operations import PluginSockets
 from klet.runtime.claims import ClaimPreparer
 from klet.runtime.config.container_options import DeviceOptions
 from klet.runtime.config.container_planner import ContainerFileMaker
@@ -53,11 +56,15 @@ from klet.sync.cgroup_step import PodCgroupKeeper, QosKeeper
 from klet.sync.housekeeping import OrphanCgroups
 from klet.sync.loop import ChangeSource
 from klet.sync.pod_host_resources import PodDirectoryFiles
+from klet.volumes.build import VolumeClaims
+from klet.volumes.csi.build import CsiPorts
+from klet.volumes.device_host import DeviceHost
+from klet.volumes.device_stage import NodeReader
 from klet.volumes.manager import VolumeDisk
+from klet.volumes.names import Layout
 from klet.volumes.orphans import PodRemover
 from klet.volumes.plugins.base import VolumePlugin
 from klet.volumes.plugins.projected import CertificateReader, TokenReader, TrustReader
-from klet.volumes.pod_claims import ClaimReader
 
 
 class PodFilesPort(ContainerFileMaker, RestartCounts, PodDirectoryFiles, Protocol):
@@ -88,7 +95,7 @@ class NodeObjects(Struct, frozen=True, kw_only=True):
     """What pods and their volumes can refer to."""
 
     referred: ReferredObjects
-    claims: ClaimReader
+    claims: VolumeClaims
     data: ObjectReader
     """The same, for the environment of containers."""
     tokens: TokenReader
@@ -98,6 +105,10 @@ class NodeObjects(Struct, frozen=True, kw_only=True):
     runtime_classes: RuntimeClasses
     find_node: Callable[[], Node | None]
     """The node as the API server has it."""
+    node: NodeReader | None
+    """The same, to be asked; None without an API server."""
+    csi: CsiPorts | None = None
+    """What CSI volumes need; None without an API server."""
     has_api: bool
 
 
@@ -122,13 +133,25 @@ class NodeVolumes(Struct, frozen=True, kw_only=True):
 
     plugins: tuple[VolumePlugin, ...]
     directories: VolumeDirectories
-    claims: ClaimReader
+    layout: Layout
+    devices: DeviceHost
+    claims: VolumeClaims
     find_node: Callable[[], Node | None]
+    node: NodeReader | None
     objects: ReferredObjects
     trust: ObjectChanges
     certificates: ObjectChanges
     noswap: bool = False
     """Whether the kernel can keep memory of volumes from being swapped out."""
+
+
+class PluginPorts(Struct, frozen=True, kw_only=True):
+    """Where plugins are found, and which parts of the node they are for."""
+
+    watch: Callable[[], AsyncGenerator[SocketChange, None]]
+    """Follows the sockets of the registry directory."""
+    sockets: PluginSockets
+    handlers: Mapping[str, PluginHandler]
 
 
 class BasePorts(Struct, frozen=True, kw_only=True):
@@ -204,3 +227,5 @@ class Ports(Struct, frozen=True, kw_only=True):
     """The taints of the Node, as the API server has it."""
     tracer: Tracer | None = None
     """Makes spans; None if nothing is traced."""
+    plugins: PluginPorts | None = None
+    """None on a machine without plugins, as in most simulations."""

@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
@@ -43,7 +43,7 @@ from klet.host.machine.cache import MachineCache
 from klet.host.machine.info import MachineInfo
 from klet.host.machine.reader import MachineReader
 from klet.host.own_process import allow_open_files, set_oom_score
-from klet.host.root_directory import hold_root, make_root
+from klet.host.root_directory import hold_root, label_plugin_directories, make_log_directories, make_root
 from klet.host.sysctls import Sysctls
 from klet.host.systemd_notify import READY, NotifyError, find_service_manager, read_watchdog
 from klet.model.pods import API_SOURCE, FILE_SOURCE, HTTP_SOURCE
@@ -62,6 +62,7 @@ from klet.node.kernel_tunables import (
 )
 from klet.node.machine_checks import check_paths
 from klet.node.watchdog import Watchdog, check_allowed
+from klet.plugins.boards import PluginHandler
 from klet.server.configz import encode_configuration
 from klet.sources.config import PodConfig
 from klet.sources.file import FileSource
@@ -144,6 +145,9 @@ async def run_agent(
             sockets = opened.enter_context(take_ports(given.config))
             apply_tunables(Sysctls(), _tunable_policy(given), on_failure=_write_failure(given, machine.info()))
             make_root(settings.root, mounts)
+            if machine.info().has_selinux:
+                label_plugin_directories(settings.root)
+            make_log_directories(settings.sandbox.logs, settings.legacy_logs)
             opened.enter_context(hold_root(settings.root))
             tracer = await opened.enter_async_context(open_tracer(given.config.tracing, host_name=settings.node_name))
             has_events = not given.flags.is_standalone
@@ -204,6 +208,7 @@ async def _open_spec(
     )
     host_ips: Callable[[], tuple[str, ...]] = tuple
     node_taints: Callable[[], tuple[Taint, ...]] = tuple
+    plugin_handlers: Mapping[str, PluginHandler] = {}
     cluster = None
     if base.events is not None:
         # Imported here: the API client takes memory that a node without an API server can save.
@@ -215,6 +220,7 @@ async def _open_spec(
         node_ips = host_ips = join.find_host_ips(cluster, expected=node_ips())
         node_taints = join.find_node_taints(cluster)
         objects, reviewer = cluster.objects, cluster.clients.reviews
+        plugin_handlers = cluster.drivers.handlers
     ports = await opened.enter_async_context(
         open_ports(
             settings,
@@ -225,6 +231,7 @@ async def _open_spec(
             node_ips=node_ips,
             host_ips=host_ips,
             node_taints=node_taints,
+            plugin_handlers=plugin_handlers,
         )
     )
     api = await open_kubelet_api(given, settings, base, sockets=sockets, reviewer=reviewer, set_verbosity=set_verbosity)

@@ -27,6 +27,11 @@ from klet.node.runtime_state import RuntimeChecks, RuntimeState
 from klet.pleg.cache import RuntimeCache
 from klet.pleg.metrics import register_pleg, register_running
 from klet.pleg.pleg import Pleg, PlegSettings
+from klet.plugins.boards import DesiredPlugins, RegisteredPlugins
+from klet.plugins.manager import PluginManager
+from klet.plugins.metrics import register_plugins
+from klet.plugins.operations import PluginOperations
+from klet.plugins.watcher import RegistryWatcher
 from klet.pods.store import PodStore
 from klet.probes.manager import ProbeManager
 from klet.probes.metrics import CountedProber, register_probes
@@ -65,6 +70,7 @@ from klet.sync.workers import PodWorkers
 from klet.volumes.build import ManagerPorts, build_manager
 from klet.volumes.keeper import VolumeKeeper
 from klet.volumes.manager import VolumeManager
+from klet.volumes.migration.translate import translate_to_csi
 from klet.volumes.orphans import OrphanedPods
 from klet.volumes.pod_volumes import PodVolumes
 
@@ -248,7 +254,9 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
     # Parts that need the runtime belong here: one that comes late holds up nothing else.
     after_contact = AfterFirstContact(
-        contact=ports.contact, prepare=ports.prepare_runtime, parts=(pleg, housekeeping, gc, walker, *logs)
+        contact=ports.contact,
+        prepare=ports.prepare_runtime,
+        parts=(pleg, housekeeping, gc, walker, *logs, *_build_plugins(ports, boards)),
     )
     return Agent(
         parts=(saved_state, after_contact, checks, manager, keeper, workers, probes, *oom, wakes, loop),
@@ -336,10 +344,16 @@ def _build_volumes(ports: Ports, settings: AgentSettings, boards: Boards) -> tup
     manager = build_manager(
         ManagerPorts(
             plugins=ports.volumes.plugins,
+            translate=translate_to_csi,
             claims=ports.volumes.claims,
+            layout=ports.volumes.layout,
             disk=ports.volumes.directories,
+            devices=ports.volumes.devices,
             allocations=boards.allocations,
             find_node=ports.volumes.find_node,
+            node=ports.volumes.node,
+            node_name=settings.node_name,
+            attaches=not settings.node.has_attach_controller,
             recorder=ports.recorder,
             refresh=settings.resync,
             randomness=ports.randomness,
@@ -410,6 +424,24 @@ def _build_logs(ports: Ports, settings: AgentSettings, boards: Boards) -> tuple[
         recorder=ports.recorder,
         clock=ports.clock,
         settings=settings.log_rotation,
+    )
+    return (manager,)
+
+
+def _build_plugins(ports: Ports, boards: Boards) -> tuple[Part, ...]:
+    """Build the plugin manager; drivers and device plugins are containers, so it is of no use before the runtime."""
+    if ports.plugins is None:
+        return ()
+    desired, registered = DesiredPlugins(), RegisteredPlugins()
+    register_plugins(boards.metrics, desired, registered)
+    manager = PluginManager(
+        watcher=RegistryWatcher(watch=ports.plugins.watch, desired=desired, clock=ports.clock),
+        desired=desired,
+        registered=registered,
+        operations=PluginOperations(
+            sockets=ports.plugins.sockets, handlers=ports.plugins.handlers, registered=registered
+        ),
+        clock=ports.clock,
     )
     return (manager,)
 

@@ -131,7 +131,7 @@ _CLIENT_GATES: Final = _names(
 
 GATES: Final = _CLIENT_GATES | _names(
     """
-    CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CSIServiceAccountTokenSecrets CSIVolumeHealth
+    CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CSIVolumeHealth
     ChangeContainerStatusOnKubeletRestart
     ContextualLogging DRAAdminAccess DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaintRules
     DRADeviceTaints DRAExtendedResource DRAPartitionableDevices DRAPrioritizedList DRAResourceClaimDeviceStatus
@@ -141,7 +141,7 @@ GATES: Final = _CLIENT_GATES | _names(
     InPlacePodVerticalScalingExclusiveMemory KubeletPodResourcesDynamicResources
     KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
     KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
-    LocalStorageCapacityIsolationFSQuotaMonitoring MutableCSINodeAllocatableCount
+    LocalStorageCapacityIsolationFSQuotaMonitoring
     PodAndContainerStatsFromCRI PodReadyToStartContainersCondition ProcMountType
     ReloadKubeletServerCertificateFile ResourceHealthStatus
     SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod

@@ -18,28 +18,7 @@ from enum import StrEnum
 
 from klet.errors import KletError
 from klet.model.foreign_text import LONGEST_OUTPUT, shorten
-
-
-class Code(StrEnum):
-    """gRPC status codes under the names that users know from events."""
-
-    OK = "OK"
-    CANCELLED = "Canceled"
-    UNKNOWN = "Unknown"
-    INVALID_ARGUMENT = "InvalidArgument"
-    DEADLINE_EXCEEDED = "DeadlineExceeded"
-    NOT_FOUND = "NotFound"
-    ALREADY_EXISTS = "AlreadyExists"
-    PERMISSION_DENIED = "PermissionDenied"
-    RESOURCE_EXHAUSTED = "ResourceExhausted"
-    FAILED_PRECONDITION = "FailedPrecondition"
-    ABORTED = "Aborted"
-    OUT_OF_RANGE = "OutOfRange"
-    UNIMPLEMENTED = "Unimplemented"
-    INTERNAL = "Internal"
-    UNAVAILABLE = "Unavailable"
-    DATA_LOSS = "DataLoss"
-    UNAUTHENTICATED = "Unauthenticated"
+from klet.wire.codes import Code as Code
 
 
 class PullFailure(StrEnum):

@@ -7,7 +7,7 @@ Only from a shared mount do mounts that containers make in a volume reach the no
 import fcntl
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum, auto
 from pathlib import Path
@@ -21,6 +21,19 @@ from klet.host.procfs import ProcReader
 logger = logging.getLogger(__name__)
 
 LOCK_FILE: Final = "klet.lock"
+PLUGIN_REGISTRY: Final = "plugins_registry"
+"""Where plugins put their registration sockets."""
+DIRECTORIES: Final[Mapping[str, int]] = {
+    "pods": 0o750,
+    "plugins": 0o750,
+    PLUGIN_REGISTRY: 0o750,
+    "pod-resources": 0o750,
+    "checkpoints": 0o700,
+}
+"""What is made in the root directory, with its mode; one that is there keeps its mode."""
+DEVICE_PLUGINS: Final = Path("/var/lib/kubelet/device-plugins")
+"""Where device plugins look for the node, whatever its root directory is; only the agent with that root makes it."""
+PLUGIN_LABEL: Final = b"system_u:object_r:container_file_t:s0\0"
 _LONGEST_PID = 20
 
 
@@ -50,7 +63,29 @@ def make_root(root: Path, mounts: MountCalls) -> None:
     """Make the directory and what every part of the agent expects in it; raises HostError."""
     _make(root, root)
     share(root, mounts)
-    _make(root, root / "pods")
+    for name, mode in DIRECTORIES.items():
+        _make(root, root / name, mode=mode)
+    if root == DEVICE_PLUGINS.parent:
+        _make(root, DEVICE_PLUGINS)
+
+
+def label_plugin_directories(root: Path) -> None:
+    """Let containers reach the directories of plugins on a machine with SELinux. What fails is logged."""
+    for name in ("plugins", PLUGIN_REGISTRY):
+        try:
+            os.setxattr(root / name, "security.selinux", PLUGIN_LABEL)
+        except OSError as error:
+            extra = {"path": str(root / name), "error": error.strerror}
+            logger.warning("Plugins in containers might not work: a directory has no SELinux label", extra=extra)
+
+
+def make_log_directories(logs: Path, links: Path) -> None:
+    """Make where the logs of pods are, and the links to them; raises FileError. One that is there keeps its mode."""
+    for directory, mode in ((logs, 0o750), (links, 0o755)):
+        try:
+            directory.mkdir(mode=mode, parents=True, exist_ok=True)
+        except OSError as error:
+            raise file_error("make", directory, error) from error
 
 
 @contextmanager
@@ -109,9 +144,9 @@ def _bind(place: Path, mounts: MountCalls) -> None:
         raise
 
 
-def _make(root: Path, directory: Path) -> None:
+def _make(root: Path, directory: Path, *, mode: int = 0o750) -> None:
     try:
-        directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+        directory.mkdir(mode=mode, parents=True, exist_ok=True)
     except OSError as error:
         raise HostError(f"cannot make the root directory {root} (--root-dir): {error.strerror}") from error
 

@@ -6,6 +6,7 @@ from klet.api.certificates import ClusterTrustBundle, PodCertificateRequest
 from klet.api.node import Node, RuntimeClass
 from klet.api.pod import Pod
 from klet.api.service import Service
+from klet.api.storage import CSIDriver
 from klet.kube.informer import Informer, InformerSettings
 from klet.kube.watch import WatchScope
 
@@ -17,15 +18,18 @@ class NodeInformers(Struct, frozen=True, kw_only=True):
     pods: Informer[Pod]
     services: Informer[Service]
     runtime_classes: Informer[RuntimeClass]
+    csi_drivers: Informer[CSIDriver]
     trust_bundles: Informer[ClusterTrustBundle]
     """Only followed once a pod asks for one."""
     certificate_requests: Informer[PodCertificateRequest]
     """Those of the node's pods; only followed if pods can have certificates."""
 
     @property
-    def followed(self) -> tuple[Informer[Node], Informer[Pod], Informer[Service], Informer[RuntimeClass]]:
+    def followed(
+        self,
+    ) -> tuple[Informer[Node], Informer[Pod], Informer[Service], Informer[RuntimeClass], Informer[CSIDriver]]:
         """Those that are followed from the start."""
-        return self.node, self.pods, self.services, self.runtime_classes
+        return self.node, self.pods, self.services, self.runtime_classes, self.csi_drivers
 
 
 def build_informers(settings: InformerSettings, node_name: str) -> NodeInformers:
@@ -39,6 +43,7 @@ def build_informers(settings: InformerSettings, node_name: str) -> NodeInformers
         pods=Informer(struct=Pod, scope=WatchScope(selectors=bound), settings=settings),
         services=Informer(struct=Service, scope=WatchScope(selectors=with_address), settings=settings),
         runtime_classes=Informer(struct=RuntimeClass, scope=WatchScope(), settings=settings),
+        csi_drivers=Informer(struct=CSIDriver, scope=WatchScope(), settings=settings),
         trust_bundles=Informer(struct=ClusterTrustBundle, scope=WatchScope(), settings=settings),
         certificate_requests=Informer(
             struct=PodCertificateRequest, scope=WatchScope(selectors=bound), settings=settings

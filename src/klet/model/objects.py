@@ -52,6 +52,7 @@ class IssuedToken(HidesFields, frozen=True):
 
     token: str
     refresh_at: datetime | None
+    expires_at: datetime | None = None
 
 
 class PodCredentials(HidesFields, frozen=True, kw_only=True):

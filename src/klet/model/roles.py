@@ -12,7 +12,9 @@ from klet.api.config import ConfigMap, Secret
 from klet.api.event import Event
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
+from klet.api.storage import CSIDriver
 from klet.model.allocation import PodAllocation
+from klet.model.csi import RegisteredDriver
 from klet.model.objects import ObjectRef
 from klet.model.pods import PodUID
 from klet.model.runtime import PodRuntimeStatus
@@ -112,6 +114,22 @@ class Allocations(Protocol):
     """Knows what each pod was admitted with."""
 
     def of(self, pod: Pod) -> PodAllocation: ...
+
+
+class RegisteredDrivers(Protocol):
+    """Knows the CSI drivers that are registered on this node."""
+
+    def find(self, name: str) -> RegisteredDriver | None: ...
+
+
+class DriverObjects(Protocol):
+    """Knows the CSIDriver objects of the cluster."""
+
+    async def until_synced(self) -> None:
+        """Return when they are known. Until then a driver only seems to have no object."""
+        ...
+
+    def get(self, name: str) -> CSIDriver | None: ...
 
 
 class PodCidrUpdater(Protocol):

@@ -68,7 +68,7 @@ class NodeRegistrar:
         self._reset_devices = reset_devices
         """Whether no device plugin is remembered: then the devices of an adopted node are out of date."""
         self._errors = errors
-        """Why the node is not ready yet."""
+        """Why the node is not ready yet, without what follows its registration."""
         self._board = board
         self._recorder = recorder
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)

@@ -126,8 +126,13 @@ class StatusInputsReader:
 
     def errors(self) -> tuple[str, ...]:
         """Return why the node is not ready, at this moment."""
-        others = (self._health.network_error(), self._parts.storage_error(), self._parts.shutdown_error())
-        return (*self._health.errors(), *(error for error in others if error is not None))
+        others = (self._parts.storage_error(), self._parts.shutdown_error())
+        return (*self.runtime_errors(), *(error for error in others if error is not None))
+
+    def runtime_errors(self) -> tuple[str, ...]:
+        """Return what the runtime and its network lack, at this moment."""
+        network = self._health.network_error()
+        return (*self._health.errors(), *((network,) if network is not None else ()))
 
     async def read(self, node: Node) -> StatusInputs:
         """Return everything about a node that looks like this now."""

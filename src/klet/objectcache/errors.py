@@ -5,6 +5,7 @@ ObjectCacheError
 ├── NotSynced        the API server has not shown it yet
 ├── TokenFailed      no token could be obtained
 ├── NoTrustAnchors   the root certificates for a volume cannot be obtained
+├── UnusableSecret   a secret with content that cannot be passed on
 ├── Standalone       what is asked for is on an API server, and there is none
 └── UnknownStrategy  a change detection strategy that does not exist
 
@@ -38,6 +39,10 @@ class TokenFailed(ObjectCacheError):
 
 class Standalone(ObjectCacheError):
     """There is no API server."""
+
+
+class UnusableSecret(ObjectCacheError):
+    """A secret with content that cannot be passed on."""
 
 
 class NoTrustAnchors(ObjectCacheError):

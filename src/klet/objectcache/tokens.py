@@ -58,7 +58,7 @@ class _Kept(Struct, frozen=True):
         due = self.due
         if due is not None and self.renew_at is not None:
             due = min(due, clock.now() + timedelta(seconds=self.renew_at - clock.monotonic()))
-        return IssuedToken(self.issued.status.token, due)
+        return IssuedToken(self.issued.status.token, due, self.issued.status.expiration_timestamp)
 
 
 class TokenCache:

@@ -75,10 +75,12 @@ from klet.simulation.fake_host import (
 from klet.simulation.fake_usage import MemoryUsageHost
 from klet.sources.merge import PodChangeKind, PodChanges
 from klet.sync.loop import ChangeSource
+from klet.testing.devices import MemoryDevices
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.in_process import run_in_process
 from klet.testing.mounts import NotedMounts
 from klet.volumes.build import VolumePorts
+from klet.volumes.names import Layout
 
 T = TypeVar("T")
 
@@ -321,8 +323,11 @@ class SimulatedNode:
             return NodeVolumes(
                 plugins=(MemoryPlugin(volumes=volumes),),
                 directories=volumes,
+                layout=Layout(Path("/")),
+                devices=MemoryDevices(),
                 claims=objects.claims,
                 find_node=objects.find_node,
+                node=objects.node,
                 objects=objects.referred,
                 trust=objects.trust,
                 certificates=objects.certificates,
@@ -335,12 +340,14 @@ class SimulatedNode:
             certificates=objects.certificates,
             node=node,
             mounter=self.directories.mounts,
+            devices=MemoryDevices(),
             recorder=recorder,
             threads=self.directories.threads,
             clock=self.clock,
             has_api=objects.has_api,
             noswap=False,
             has_images=self.has_image_volumes,
+            csi=objects.csi,
         )
         return build_volumes(ports, objects)
 

@@ -13,7 +13,15 @@ from klet.aio.threads import Threads
 from klet.api.node import Node
 from klet.model.causes import CauseRecorder
 from klet.model.roles import Allocations, NodeResources, ObjectReader
+from klet.volumes.attaching import AttachView
+from klet.volumes.attachments import Attachments
+from klet.volumes.csi.build import CsiPorts, CsiSettings, build_csi
+from klet.volumes.csi.plugin import CsiPlugin
+from klet.volumes.device_host import DeviceHost
+from klet.volumes.device_stage import DeviceStage, NodeReader
+from klet.volumes.expansion import ClaimStatuses, VolumeExpander
 from klet.volumes.generated_files import GeneratedFiles
+from klet.volumes.kinds import VolumeKinds
 from klet.volumes.local_directories import Binder, LocalDirectories
 from klet.volumes.manager import VolumeDisk, VolumeManager
 from klet.volumes.media import ScratchRules
@@ -28,9 +36,12 @@ from klet.volumes.plugins.local import LocalPlugin
 from klet.volumes.plugins.projected import CertificateReader, ProjectedPlugin, TokenReader, TrustReader
 from klet.volumes.plugins.secret import SecretPlugin
 from klet.volumes.pod_claims import ClaimReader, PodClaims
-from klet.volumes.reconciler import MountReconciler
+from klet.volumes.pod_stage import PodStage
+from klet.volumes.reconciler import MountReconciler, Stages
+from klet.volumes.reconstruction import Reconstruction
 from klet.volumes.scratch import Mounter, ScratchDirectories
-from klet.volumes.state import build_boards
+from klet.volumes.spec import VolumeSpec
+from klet.volumes.state import VolumeBoards, build_boards
 
 
 class VolumeMounter(Mounter, Binder, Protocol):
@@ -47,6 +58,7 @@ class VolumePorts(Struct, frozen=True, kw_only=True):
     certificates: CertificateReader
     node: NodeResources
     mounter: VolumeMounter
+    devices: DeviceHost
     recorder: CauseRecorder
     threads: Threads
     clock: Clock
@@ -56,6 +68,8 @@ class VolumePorts(Struct, frozen=True, kw_only=True):
     """Whether the kernel can keep memory of volumes from being swapped out."""
     has_images: bool = True
     """Gate ImageVolume: without it this node does not know images as volumes."""
+    csi: CsiPorts | None = None
+    """None without an API server."""
 
 
 def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
@@ -85,18 +99,45 @@ def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
             threads=ports.threads,
         ),
         *((ImagePlugin(),) if ports.has_images else ()),
+        *((_build_csi(ports, ports.csi),) if ports.csi is not None else ()),
     )
+
+
+def _build_csi(ports: VolumePorts, csi: CsiPorts) -> CsiPlugin:
+    settings = CsiSettings(root=ports.root, has_tokens_in_secrets=csi.has_tokens_in_secrets)
+    return build_csi(
+        access=csi.access, tokens=ports.tokens, limits=csi.limits, threads=ports.threads, settings=settings
+    )
+
+
+class VolumeClaims(ClaimReader, ClaimStatuses, Protocol):
+    """Claims at the API server, and their volumes."""
+
+
+def as_it_is(spec: VolumeSpec, _namespace: str) -> VolumeSpec:
+    """Return a volume untranslated: no CSI driver has taken over its kind."""
+    return spec
 
 
 class ManagerPorts(Struct, frozen=True, kw_only=True):
     """What the volume manager needs from outside."""
 
     plugins: Sequence[VolumePlugin]
-    claims: ClaimReader
+    translate: Callable[[VolumeSpec, str], VolumeSpec] = as_it_is
+    """Returns what is mounted for a kind that a CSI driver has taken over, in a pod's namespace; all others as they
+    are."""
+    claims: VolumeClaims
+    layout: Layout
     disk: VolumeDisk
-    allocations: Allocations
+    devices: DeviceHost
     find_node: Callable[[], Node | None]
     """This node as the API server has it. Its labels decide which PersistentVolumes it may mount."""
+    node: NodeReader | None = None
+    """The same, to be asked; None without an API server."""
+    node_name: str = ""
+    attaches: bool = False
+    """No controller attaches volumes to this node (enableControllerAttachDetach: false)."""
+    allocations: Allocations
     recorder: CauseRecorder
     refresh: timedelta
     """How often volumes are brought up to date even if no change is known."""
@@ -106,24 +147,55 @@ class ManagerPorts(Struct, frozen=True, kw_only=True):
 
 def build_manager(ports: ManagerPorts) -> VolumeManager:
     boards = build_boards(ports.clock)
-
-    def find_labels() -> Mapping[str, str] | None:
-        node = ports.find_node()
-        return None if node is None else node.metadata.labels
-
+    view = AttachView(desired=boards.desired, find_node=ports.find_node, by_agent=ports.attaches)
     reconciler = MountReconciler(
         boards=boards,
-        find_labels=find_labels,
+        stages=_build_stages(ports, boards),
+        attach_view=view,
         recorder=ports.recorder,
         refresh=ports.refresh,
         randomness=ports.randomness,
         clock=ports.clock,
     )
     return VolumeManager(
-        plugins=ports.plugins,
+        kinds=VolumeKinds(tuple(ports.plugins), ports.layout, ports.translate),
         claims=PodClaims(reader=ports.claims, clock=ports.clock),
         boards=boards,
         reconciler=reconciler,
+        reconstruction=Reconstruction(plugins=ports.plugins, boards=boards, disk=ports.disk, host=ports.devices),
+        attachments=Attachments(boards=boards, view=view, node=ports.node, reconciler=reconciler),
         allocations=ports.allocations,
         disk=ports.disk,
     )
+
+
+def _build_stages(ports: ManagerPorts, boards: VolumeBoards) -> Stages:
+    def find_labels() -> Mapping[str, str] | None:
+        node = ports.find_node()
+        return None if node is None else node.metadata.labels
+
+    devices = DeviceStage(
+        devices=boards.devices,
+        host=ports.devices,
+        node=ports.node,
+        node_name=ports.node_name,
+        recorder=ports.recorder,
+        changed=boards.in_use_changes.send,
+    )
+    expander = VolumeExpander(
+        claims=ports.claims,
+        devices=boards.devices,
+        node_name=ports.node_name,
+        recorder=ports.recorder,
+        clock=ports.clock,
+    )
+    pods = PodStage(
+        boards=boards,
+        devices=devices,
+        expander=expander,
+        host=ports.devices,
+        layout=ports.layout,
+        find_labels=find_labels,
+        recorder=ports.recorder,
+    )
+    return Stages(pods, devices, expander)

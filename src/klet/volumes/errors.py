@@ -4,9 +4,15 @@ VolumeSetupError
 ├── NoPlugin      a kind of volume that this node does not know
 ├── ClaimError    a claim that leads to no volume for this pod
 ├── StepFailed    a step of mounting other than the set-up failed
+├── UncertainProgress   it may have been done all the same: it is undone once nobody wants it
+├── TransientFailure    nothing was tried, because something that it needs is not there yet
+├── FilesystemMismatch  the device has another filesystem than the volume says
 ├── BadPath       a file name that a payload must not have
 ├── WaitFailed    not everything was mounted, or unmounted, in time
+│   └── AttachLimitReached   … because the node can have no more volumes
 └── OrphanKept    a pod's directory that cannot be removed yet
+
+Of an operation that a plugin was asked for, every other KletError is final: it has not been done.
 """
 
 from collections.abc import Iterator
@@ -41,15 +47,46 @@ class MountStep(StrEnum):
     NODE_AFFINITY = "MountVolume.NodeAffinity check failed"
     NEW_MOUNTER = "MountVolume.NewMounter initialization failed"
     MOUNT_OPTIONS = "MountVolume.MountOptionSupport check failed"
+    WAIT_FOR_ATTACH = "MountVolume.WaitForAttach failed"
+    DEVICE_PATH = "MountVolume.GetDeviceMountPath failed"
+    MOUNT_DEVICE = "MountVolume.MountDevice failed"
     SET_UP = "MountVolume.SetUp failed"
+    EXPAND = "MountVolume.Setup failed while expanding volume"
+
+
+class MapStep(StrEnum):
+    """The same of block volumes, step by step under the same names."""
+
+    NODE_AFFINITY = "MapVolume.NodeAffinity check failed"
+    NEW_MOUNTER = "MapVolume.NewBlockVolumeMapper initialization failed"
+    MOUNT_OPTIONS = "MapVolume.MountOptionSupport check failed"
+    WAIT_FOR_ATTACH = "MapVolume.WaitForAttach failed"
+    DEVICE_PATH = "MapVolume.GetGlobalMapPath failed"
+    MOUNT_DEVICE = "MapVolume.SetUpDevice failed"
+    SET_UP = MOUNT_DEVICE
+    MAP_POD_DEVICE = "MapVolume.MapPodDevice failed"
+    MAP_BLOCK_VOLUME = "MapVolume.MapBlockVolume failed"
+    EXPAND = "MapVolume.MarkVolumeAsMounted failed while expanding volume"
 
 
 class StepFailed(VolumeSetupError):
     """A step of mounting failed. Any other error is one of the set-up."""
 
-    def __init__(self, step: MountStep, message: str) -> None:
+    def __init__(self, step: MountStep | MapStep, message: str) -> None:
         super().__init__(message)
         self.step = step
+
+
+class UncertainProgress(VolumeSetupError):
+    """It may have been done all the same: a timeout, or an error of gRPC after which a driver may go on."""
+
+
+class TransientFailure(VolumeSetupError):
+    """Nothing was tried, because something is not there yet: the driver, or the object that says how."""
+
+
+class FilesystemMismatch(VolumeSetupError):
+    """The device has another filesystem than the volume says."""
 
 
 class BadPath(VolumeSetupError):
@@ -65,6 +102,13 @@ class WaitFailed(VolumeSetupError):
     def __init__(self, message: str, *, is_timeout: bool) -> None:
         super().__init__(message)
         self.is_timeout = is_timeout
+
+
+class AttachLimitReached(WaitFailed):
+    """The node can have no more volumes: the pod has to go to another one."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"Node has reached its volume attachment limit, rejecting pod. {message}", is_timeout=False)
 
 
 class OrphanKept(VolumeSetupError):

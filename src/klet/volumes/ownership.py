@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from klet.volumes.errors import doing
-from klet.volumes.volume_directories import open_volume
+from klet.volumes.volume_directories import DEPTH, open_volume
 
 logger = logging.getLogger(__name__)
 
@@ -44,9 +44,12 @@ class Ownership(Struct, frozen=True):
         )
 
 
-def change_ownership(root: Path, wanted: Ownership) -> None:
-    """Give everything to the group, children before their directory. A file that cannot be changed is logged."""
-    with doing(_ACTION, root), open_volume(root, action=_ACTION) as found:
+def change_ownership(root: Path, wanted: Ownership, depth: int = DEPTH) -> None:
+    """Give everything to the group, children before their directory. A file that cannot be changed is logged.
+
+    `depth` is how many of the last names of the path are reached without following a link.
+    """
+    with doing(_ACTION, root), open_volume(root, action=_ACTION, depth=depth) as found:
         top = os.dup(found)
         _Walk(wanted, [_Frame(top)]).run(root)
 

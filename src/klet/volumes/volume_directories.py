@@ -18,9 +18,9 @@ DEPTH: Final = 4
 
 
 @contextmanager
-def open_volume(path: Path, *, action: str = "open", one_mount: bool = False) -> Iterator[int]:
+def open_volume(path: Path, *, action: str = "open", depth: int = DEPTH, one_mount: bool = False) -> Iterator[int]:
     """Yield a descriptor of a volume's directory. An error names what it was needed for. `one_mount`: see beneath."""
-    root, names = split_end(str(path), DEPTH)
+    root, names = split_end(str(path), depth)
     with open_directory(root, *names, action=action, one_mount=one_mount) as found:
         readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
         try:

@@ -17,16 +17,19 @@ from klet.api.codec import convert
 from klet.api.meta import ObjectMeta
 from klet.api.node import Node
 from klet.api.pod import Pod
+from klet.app.cluster.drivers import DriverSettings, build_drivers
 from klet.app.cluster.join import Cluster, find_host_ips, find_node_taints
 from klet.app.cluster.node import ReportSettings
 from klet.app.cluster.objects import ObjectSettings, build_served_objects
 from klet.app.node import NodeSpecification, build_node
+from klet.app.opening import open_plugins
 from klet.config.gates import resolve_gates
 from klet.errors import KletError
 from klet.events.recorder import EventingRecorder
 from klet.host.inotify import watch_directory
 from klet.kube.informer import Informer
 from klet.kube.node_informers import build_informers
+from klet.metrics import MetricRegistry
 from klet.model.roles import PodSink
 from klet.node.pod_cidrs import PodCidrs
 from klet.offline.keeping import Offline
@@ -85,6 +88,7 @@ class ClusterNode:
         """By which watches wait before they are tried again."""
         self.gates = resolve_gates({})
         self.statuses: StatusBoard
+        self.metrics: MetricRegistry
         self.cidrs = TakenCidrs()
 
     def set_features(self, **features: bool) -> None:
@@ -108,10 +112,13 @@ class ClusterNode:
         async with run_in_process(self.machine.runtime, clock=self.clock) as runtime:
             ports = self.machine.build_ports(runtime, changes, seed=1, objects=cluster.objects, recorder=recorder)
             addresses = find_host_ips(cluster, expected=tuple(map(str, self.machine.machine.addresses)))
-            ports = replace(ports, host_ips=addresses, node_ips=addresses, node_taints=find_node_taints(cluster))
+            plugins = open_plugins(self.root, cluster.drivers.handlers, threads=self._threads, clock=self.clock)
+            taints = find_node_taints(cluster)
+            ports = replace(ports, host_ips=addresses, node_ips=addresses, node_taints=taints, plugins=plugins)
             node = build_node(NodeSpecification(settings=settings, ports=ports, cluster=cluster))
             self.pods, self.nodes = cluster.informers.pods, cluster.informers.node
             self.statuses = node.agent.statuses
+            self.metrics = node.agent.metrics.agent
             async with running(node.parts):
                 yield
 
@@ -136,14 +143,23 @@ class ClusterNode:
             clock=self.clock,
             randomness=randomness,
         )
+        drivers = build_drivers(
+            clients.main,
+            informers.csi_drivers,
+            settings=DriverSettings(node_name=NODE),
+            metrics=MetricRegistry(),
+            clock=self.clock,
+            randomness=randomness,
+        )
         return Cluster(
             clients=clients,
             informers=informers,
             offline=offline,
-            objects=served.objects,
+            objects=replace(served.objects, csi=drivers.volumes),
             certificates=served.certificates,
             events=events,
             sink=sink,
+            drivers=drivers,
             cidrs=PodCidrs(users=(self.cidrs,)),
             reports=ReportSettings(node=replace(self.machine.settings, declared_features=self.declared_features or ())),
             parts=(*informers.followed, *served.parts),

@@ -16,12 +16,14 @@ from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.host import mounts
+from klet.host.loop_devices import LoopDevices
 from klet.host.mounts import Propagation
 from klet.model.objects import IssuedToken
 from klet.objectcache.claims import StandaloneClaims
 from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.volumes.build import ManagerPorts, VolumePorts, build_manager, build_plugins
 from klet.volumes.directories import PodDirectories
+from klet.volumes.host_devices import HostDevices
 from klet.volumes.host_mounter import HostMounter, find_noswap
 from klet.volumes.names import Layout
 from klet.volumes.orphans import OrphanedPods
@@ -84,6 +86,7 @@ class MountingNode:
             certificates=NoPodCertificates(),
             node=Resources(),
             mounter=HostMounter(),
+            devices=HostDevices(root=root, loops=LoopDevices(), threads=threads),
             recorder=self.journal,
             threads=threads,
             clock=clock,
@@ -102,6 +105,8 @@ class MountingNode:
                 clock=clock,
                 claims=StandaloneClaims(),
                 find_node=lambda: None,
+                layout=Layout(root),
+                devices=HostDevices(root=root, loops=LoopDevices(), threads=threads),
             )
         )
         self.orphans = OrphanedPods(volumes=self.volumes, directories=directories)

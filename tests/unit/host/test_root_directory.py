@@ -11,7 +11,16 @@ import pytest
 from klet.host.errors import FileError, HostError, MountError
 from klet.host.mountinfo import MountEntry
 from klet.host.mounts import Propagation
-from klet.host.root_directory import LockHeld, Sharing, decide_sharing, hold_file, hold_root, make_root
+from klet.host.root_directory import (
+    LockHeld,
+    Sharing,
+    decide_sharing,
+    hold_file,
+    hold_root,
+    label_plugin_directories,
+    make_log_directories,
+    make_root,
+)
 
 
 def entry(number, point, *propagation):
@@ -78,6 +87,43 @@ def test_it_is_made_and_closed_to_others(tmp_path):
     assert (root / "pods").is_dir()
     assert stat.S_IMODE(root.stat().st_mode) == 0o750
     assert calls.calls == []
+
+
+def test_what_every_part_expects_is_made_in_it(tmp_path):
+    (tmp_path / "plugins").mkdir(mode=0o711)
+    make_root(tmp_path, NotedCalls(SHARED))
+    made = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
+    assert made == {
+        "pods": 0o750,
+        "plugins": 0o711,
+        "plugins_registry": 0o750,
+        "pod-resources": 0o750,
+        "checkpoints": 0o700,
+    }
+
+
+def test_plugins_are_labelled_where_the_file_system_has_labels(tmp_path, caplog):
+    make_root(tmp_path / "root", NotedCalls(SHARED))
+    label_plugin_directories(tmp_path / "root")
+    for name in ("plugins", "plugins_registry"):
+        labelled = "security.selinux" in os.listxattr(tmp_path / "root" / name)
+        # Not every file system has labels: then it is logged.
+        assert labelled or f"{tmp_path}/root/{name}" in [record.path for record in caplog.records]
+
+
+def test_log_directories_are_made_and_one_behind_a_link_is_used(tmp_path):
+    (tmp_path / "disk").mkdir(mode=0o700)
+    (tmp_path / "containers").symlink_to("disk")
+    logs, links = tmp_path / "log" / "pods", tmp_path / "containers"
+    make_log_directories(logs, links)
+    assert stat.S_IMODE(logs.stat().st_mode) == 0o750
+    assert stat.S_IMODE(links.stat().st_mode) == 0o700
+
+
+def test_a_place_for_logs_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(FileError, match=r"cannot make .*file/pods: Not a directory"):
+        make_log_directories(tmp_path / "file" / "pods", tmp_path / "containers")
 
 
 def test_it_is_bound_on_itself_by_its_real_name(tmp_path):

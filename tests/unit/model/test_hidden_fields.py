@@ -17,7 +17,11 @@ SECRET = "s3cr3t"
     ("value", "shown"),
     [
         pytest.param(RegistryLogin("me", SECRET), "RegistryLogin(username='me')", id="a login"),
-        pytest.param(IssuedToken(SECRET, None), "IssuedToken(refresh_at=None)", id="a token of a service account"),
+        pytest.param(
+            IssuedToken(SECRET, None),
+            "IssuedToken(refresh_at=None, expires_at=None)",
+            id="a token of a service account",
+        ),
         pytest.param(FileProjection(SECRET.encode(), 0o644), "FileProjection(mode=420, uid=None)", id="a file"),
         pytest.param(PemSource(data=SECRET.encode()), "PemSource(path=None)", id="PEM text"),
         pytest.param(CredentialSet(SECRET, b"", SECRET.encode()), "CredentialSet()", id="a set of credentials"),

@@ -13,6 +13,7 @@ from klet.model.objects import IssuedToken, ObjectMissing
 from klet.objectcache.errors import TokenFailed
 from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.testing.clock import START, SteppingClock
+from klet.testing.devices import MemoryDevices
 from klet.testing.mounts import NotedMounts
 from klet.volumes.build import VolumePorts, build_plugins
 
@@ -107,6 +108,7 @@ class Machine:
             certificates=NoPodCertificates(),
             node=Node(),
             mounter=self.mounter,
+            devices=MemoryDevices(),
             recorder=self.notes,
             threads=self.threads,
             clock=self.clock,

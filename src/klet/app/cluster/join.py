@@ -4,9 +4,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.api.placement import Taint
 from klet.app.cluster.connection import ClusterClients, connect_cluster
+from klet.app.cluster.drivers import DriverSettings, NodeDrivers, build_driver_parts, build_drivers
 from klet.app.cluster.identity import build_identity_parts, open_node_identity, open_requested_serving
 from klet.app.cluster.node import (
     ReportPorts,
@@ -52,6 +54,8 @@ class Cluster(Struct, frozen=True, kw_only=True):
     """The recorder of the node: what it records becomes Events."""
     sink: PodSink
     """Where the pods of the API server go."""
+    drivers: NodeDrivers
+    """The CSI drivers of the node."""
     cidrs: PodCidrs
     reports: ReportSettings
     parts: tuple[Part, ...]
@@ -85,6 +89,18 @@ async def open_cluster(
             clock=clock,
             randomness=randomness,
         )
+        drivers = build_drivers(
+            clients.main,
+            informers.csi_drivers,
+            settings=DriverSettings(
+                node_name=settings.node_name,
+                has_tokens_in_secrets=given.gates.enabled("CSIServiceAccountTokenSecrets"),
+                refreshes_counts=given.gates.enabled("MutableCSINodeAllocatableCount"),
+            ),
+            metrics=base.metrics.agent,
+            clock=clock,
+            randomness=randomness,
+        )
         outages = OutageLogger(
             server=hide_credentials(identity.access.server),
             reaches=(clients.transport.reach, clients.heartbeat_transport.reach),
@@ -94,10 +110,11 @@ async def open_cluster(
             clients=clients,
             informers=informers,
             offline=offline,
-            objects=served.objects,
+            objects=replace(served.objects, csi=drivers.volumes),
             certificates=served.certificates,
             events=events,
             sink=sink,
+            drivers=drivers,
             cidrs=build_pod_cidrs(given, base),
             reports=cut_report_settings(given, settings.node),
             parts=(
@@ -169,8 +186,20 @@ def build_cluster_parts(cluster: Cluster, ports: Ports, agent: Agent) -> Cluster
         ),
         health=agent.runtime,
         volumes=agent.volumes,
-        reports=PartReports(storage=ports.storage, volumes_in_use=agent.volumes.volumes_in_use),
+        reports=PartReports(
+            storage=ports.storage,
+            volumes_in_use=agent.volumes.volumes_in_use,
+            storage_error=cluster.drivers.start.error,
+        ),
         cidrs=cluster.cidrs,
+        wakes=(cluster.drivers.start.changes,),
+    )
+    drivers = build_driver_parts(
+        cluster.drivers,
+        user=agent.volumes,
+        until_node=node.board.until_known,
+        clock=ports.clock,
+        randomness=ports.randomness,
     )
     pods = build_pod_parts(
         agent,
@@ -195,4 +224,5 @@ def build_cluster_parts(cluster: Cluster, ports: Ports, agent: Agent) -> Cluster
     later = (*cluster.parts, node.lease, *pods.others, *pods.publishers, *certificates)
     if cluster.reports.registers:
         later = (AfterRegistration(parts=later, board=node.board, clock=ports.clock),)
-    return ClusterParts(parts=(node.reporter, images, *later), publishers=pods.publishers)
+    # One of the parts for drivers ends the agent if it cannot do its work, so it is not within another part.
+    return ClusterParts(parts=(node.reporter, images, *drivers, *later), publishers=pods.publishers)

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from msgspec import Struct, field
 
+from klet.aio.broadcast import Subscription
 from klet.aio.clock import Clock
 from klet.api.node import Node
 from klet.app.ports import BasePorts
@@ -82,8 +83,9 @@ def build_node_reporting(
     volumes: VolumeManager,
     reports: PartReports,
     cidrs: PodCidrs,
+    wakes: tuple[Callable[[], Subscription[None]], ...] = (),
 ) -> NodeReporting:
-    """Wire the parts that write the Node and its lease."""
+    """Wire the parts that write the Node and its lease; `wakes` are more changes that are reported at once."""
     clock, randomness, recorder, name = ports.clock, ports.randomness, ports.recorder, settings.node.name
     board = NodeBoard()
     inputs = StatusInputsReader(
@@ -103,7 +105,8 @@ def build_node_reporting(
         api=ports.api,
         initial=composer,
         reset_devices=lambda: False,
-        errors=inputs.errors,
+        # Storage is ready after the registration at the earliest: a CSINode belongs to a Node.
+        errors=inputs.runtime_errors,
         board=board,
         recorder=recorder,
         clock=clock,
@@ -123,7 +126,7 @@ def build_node_reporting(
         registrar=registrar if settings.registers else None,
         sync=sync,
         nodes=ports.nodes,
-        wakes=(health.changes, volumes.in_use_changes),
+        wakes=(health.changes, volumes.in_use_changes, *wakes),
         known=board,
         errors=inputs.errors,
         timer=ReportTimer(times=settings.times, clock=clock, randomness=randomness),

@@ -1,4 +1,6 @@
-"""Plugins for the target `plugin-answers`: the container runtime, and credential plugins for the API server."""
+"""Plugins for the target `plugin-answers`: the container runtime, credential plugins for the API server, and plugins
+that register.
+"""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
@@ -23,6 +25,7 @@ from klet.runtime import labels
 from klet.runtime.reader import PodReader
 from klet.testing.fuzz.target import Flaw
 from klet.testing.fuzz.targets.plugin_answers import Question, Talk
+from klet.testing.fuzz.targets.registrations import REGISTRATIONS
 from klet.wire import cri_v1_pb2 as cri
 from klet.wire.methods import methods_of
 
@@ -206,4 +209,4 @@ CREDENTIALS: Final = Talk(
     ],
     asker=CredentialAsker,
 )
-TALKS: Final = (RUNTIME, CREDENTIALS)
+TALKS: Final = (RUNTIME, CREDENTIALS, REGISTRATIONS)

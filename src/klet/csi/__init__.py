@@ -1,0 +1,1 @@
+"""The port to CSI drivers: the Node service over gRPC."""

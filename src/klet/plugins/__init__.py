@@ -1,0 +1,1 @@
+"""Plugins of the node: finds their registration sockets and registers them (upstream: the plugin manager)."""
