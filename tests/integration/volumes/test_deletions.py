@@ -39,7 +39,12 @@ from klet.testing.clock import ManualClock
 from klet.testing.marked_mounts import MarkedMount, MountKind, before_call, private_base
 from klet.testing.removals import REMOVALS
 from klet.volumes.atomic_writer import FileProjection, write_payload
+from klet.volumes.csi import directories
+from klet.volumes.csi.places import CsiLayout
+from klet.volumes.csi.vol_data import VolumeData
+from klet.volumes.device_host import BlockMapping
 from klet.volumes.directories import PodDirectories
+from klet.volumes.host_devices import DeviceFiles
 from klet.volumes.host_mounter import HostMounter
 from klet.volumes.local_directories import LocalDirectories
 from klet.volumes.names import Layout
@@ -159,6 +164,43 @@ class Words:
 
 def checkpoint(base, threads):
     return CheckpointFile(path=base / "state/c.json", form=Words(), threads=threads, clock=ManualClock())
+
+
+class NoLoops:
+    def find(self, _device):
+        return None
+
+
+CSI = CsiLayout(Path("/"))
+TARGET = f"{POD}/volumes/kubernetes.io~csi/v"
+STAGED = str(CSI.staged("driver", "handle").path)[1:]
+DEVICE_MAP = str(CSI.block_map("v").path)[1:]
+DEVICES = f"{POD}/volumeDevices/kubernetes.io~csi"
+
+
+def write_volume_data(base, _threads):
+    directories.write_data(CsiLayout(base).target(UID, "v").parent, VolumeData(driver_name="driver"))
+
+
+def device_files(base):
+    mapping = BlockMapping(uid=UID, map_path=str(base / DEVICE_MAP), link=base / DEVICES / "v")
+    return DeviceFiles(root=base, loops=NoLoops()), mapping
+
+
+def unmap(base, _threads):
+    made, mapping = device_files(base)
+    made.unmap_device(mapping)
+    made.unlink(mapping)
+
+
+def announce(base, _threads):
+    made, mapping = device_files(base)
+    made.announce(mapping)
+
+
+def remove_map(base, _threads):
+    made, mapping = device_files(base)
+    made.remove_map(mapping.map_path)
 
 
 PLACES = (
@@ -320,6 +362,48 @@ PLACES = (
         lambda base, _: mounts.cleanup_mount_point(base / "a/point"),
         ("a/point",),
         ("a/point",),
+    ),
+    Place(
+        "the end of a CSI volume",
+        lambda base, _: directories.remove_mounted(CsiLayout(base).target(UID, "v")),
+        (f"{TARGET}/mount/", f"{TARGET}/vol_data.json"),
+        (POD, f"{POD}/volumes", str(Path(TARGET).parent), TARGET, f"{TARGET}/mount", f"{TARGET}/vol_data.json"),
+    ),
+    Place(
+        "the stage of a CSI volume",
+        lambda base, _: directories.remove_mounted(CsiLayout(base).staging("driver", "handle")),
+        (f"{STAGED}/globalmount/", f"{STAGED}/vol_data.json"),
+        (
+            "plugins/kubernetes.io", "plugins/kubernetes.io/csi", "plugins/kubernetes.io/csi/driver", STAGED,
+            f"{STAGED}/globalmount", f"{STAGED}/vol_data.json",
+        ),
+    ),
+    Place(
+        "a new vol_data.json",
+        write_volume_data,
+        (f"{TARGET}/vol_data.json", f"{TARGET}/vol_data.json.new"),
+        (POD, TARGET, f"{TARGET}/vol_data.json", f"{TARGET}/vol_data.json.new"),
+    ),
+    Place(
+        "the device of a pod",
+        unmap,
+        (f"{DEVICE_MAP}/{UID}", f"{DEVICES}/v"),
+        (
+            "plugins/kubernetes.io/csi", "plugins/kubernetes.io/csi/volumeDevices", DEVICE_MAP, f"{DEVICE_MAP}/{UID}",
+            POD, f"{POD}/volumeDevices", DEVICES, f"{DEVICES}/v",
+        ),
+    ),
+    Place(
+        "a new device of a pod",
+        announce,
+        (f"{DEVICES}/v", f"{DEVICES}/.new-link"),
+        (POD, f"{POD}/volumeDevices", DEVICES, f"{DEVICES}/v", f"{DEVICES}/.new-link"),
+    ),
+    Place(
+        "the map of a block volume",
+        remove_map,
+        (f"{DEVICE_MAP}/{UID}",),
+        ("plugins/kubernetes.io/csi/volumeDevices", DEVICE_MAP, f"{DEVICE_MAP}/{UID}"),
     ),
     Place(
         "the cgroups of a pod",

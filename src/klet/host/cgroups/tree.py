@@ -8,6 +8,7 @@ from pathlib import Path
 from klet.host.errors import CgroupBusy, CgroupError, FileError, FileMissing
 from klet.host.files import read_text
 from klet.host.filesystems import is_mount_root
+from klet.host.mount_ids import is_in_directory
 
 # A cgroup that goes away while it is read answers with one of these.
 _GONE = frozenset({errno.ENOENT, errno.ENODEV})
@@ -87,7 +88,7 @@ def remove_tree(directory: Path) -> None:
     if _is_mounted(directory):
         raise CgroupBusy(f"cannot remove cgroup {directory}: it is a mount point")
     for current in reversed(_walk(directory)):
-        if not _rmdir(current):
+        if not _rmdir_beside(directory, current):
             raise CgroupBusy(f"cannot remove cgroup {current}: it still holds processes or children")
 
 
@@ -130,6 +131,22 @@ def _own_pids(directory: Path) -> Iterable[int]:
     # A threaded cgroup answers EOPNOTSUPP: its processes are listed by its domain.
     text = read_if_there(directory / "cgroup.procs")
     return () if text is None else (int(line) for line in text.split())
+
+
+def _rmdir_beside(top: Path, directory: Path) -> bool:
+    """Remove a cgroup on the mount that holds the top one: something may have been mounted in between by now."""
+    try:
+        above = os.open(directory.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in _GONE:
+            return True
+        raise CgroupError(f"cannot remove cgroup {directory}: {error.strerror}") from error
+    try:
+        if not is_in_directory(above, top.parent):
+            raise CgroupBusy(f"cannot remove cgroup {directory}: something is mounted above it")
+        return _rmdir(Path(f"/proc/self/fd/{above}") / directory.name)
+    finally:
+        os.close(above)
 
 
 def _rmdir(directory: Path) -> bool:
