@@ -144,14 +144,15 @@ def _rmdir_beside(top: Path, directory: Path) -> bool:
     try:
         if not is_in_directory(above, top.parent):
             raise CgroupBusy(f"cannot remove cgroup {directory}: something is mounted above it")
-        return _rmdir(Path(f"/proc/self/fd/{above}") / directory.name)
+        return _rmdir(directory, above=above)
     finally:
         os.close(above)
 
 
-def _rmdir(directory: Path) -> bool:
+def _rmdir(directory: Path, *, above: int | None = None) -> bool:
+    """Remove an empty cgroup, by its name in an open directory if there is one; False if it is in use."""
     try:
-        directory.rmdir()
+        os.rmdir(directory if above is None else directory.name, dir_fd=above)
     except FileNotFoundError:
         return True
     except OSError as error:
