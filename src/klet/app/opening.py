@@ -78,9 +78,11 @@ from klet.runtime.pod_files import PodFiles
 from klet.runtime.quirks.late_calls import WatchedTransport
 from klet.runtime.quirks.lost_tasks import NAMESPACE, ContainerdTasks, LostTaskRemover
 from klet.runtime.runtime_class import KnownRuntimeClasses, RuntimeHandlers
+from klet.stats.disk import FilesystemMeter
 from klet.status.checkpoint import SavedStateFormat
 from klet.sync.loop import ChangeSource
 from klet.volumes.build import VolumePorts, build_plugins
+from klet.volumes.csi.build import CsiPorts, build_meter
 from klet.volumes.directories import PodDirectories
 from klet.volumes.host_devices import HostDevices
 from klet.volumes.host_mounter import HostMounter, find_noswap
@@ -237,7 +239,7 @@ async def open_ports(
             logs=LogFiles(logs=logs, links=links, threads=threads),
             rotated_logs=rotated_logs,
             usage=open_usage(settings, threads, clock),
-            disk=HostDiskMeter(threads=meter_threads, clock=clock, quotas=NoQuotas()),
+            disk=open_meter(settings.root, objects.csi, threads=meter_threads, clock=clock),
             kernel_log=kernel_log,
             oom_counts=CgroupOomCounts(root=counters, file=counter, threads=threads),
             http=HttpClient(),
@@ -286,6 +288,12 @@ async def open_ports(
         meter_threads.close()
         volume_threads.close()
         termination_threads.close()
+
+
+def open_meter(root: Path, csi: CsiPorts | None, *, threads: Threads, clock: Clock) -> FilesystemMeter:
+    """Return what measures disks; volumes of CSI drivers, too, if there can be some."""
+    meter = HostDiskMeter(threads=threads, clock=clock, quotas=NoQuotas())
+    return meter if csi is None else build_meter(meter, csi, root=root, threads=threads, clock=clock)
 
 
 def open_plugins(root: Path, handlers: Mapping[str, PluginHandler], *, threads: Threads, clock: Clock) -> PluginPorts:

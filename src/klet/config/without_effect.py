@@ -131,7 +131,7 @@ _CLIENT_GATES: Final = _names(
 
 GATES: Final = _CLIENT_GATES | _names(
     """
-    CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CSIVolumeHealth
+    CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions
     ChangeContainerStatusOnKubeletRestart
     ContextualLogging DRAAdminAccess DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaintRules
     DRADeviceTaints DRAExtendedResource DRAPartitionableDevices DRAPrioritizedList DRAResourceClaimDeviceStatus

@@ -52,7 +52,8 @@ class CsiVolumeStats(Struct, frozen=True, kw_only=True):
 
     space: UsageNumbers = UsageNumbers()
     inodes: UsageNumbers = UsageNumbers()
-    is_abnormal: bool = False
+    is_abnormal: bool | None = None
+    """None if nobody has asked for its health."""
     condition: str = ""
 
 

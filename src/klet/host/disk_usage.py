@@ -46,6 +46,8 @@ class DiskTargetKind(StrEnum):
     FILE = "file"
     FILESYSTEM = "filesystem"
     """The filesystem that is mounted there."""
+    DRIVER = "driver"
+    """A volume whose driver counts: it is asked, nothing is looked at."""
 
 
 class DiskTarget(Struct, frozen=True):
@@ -69,6 +71,10 @@ class DiskUsage(Struct, frozen=True, kw_only=True):
     duration: float = 0.0
     """Seconds of work, without pauses."""
     is_complete: bool = True
+    driver: str = ""
+    """Who counted, if that was a driver."""
+    is_abnormal: bool | None = None
+    """Whether the driver found the volume abnormal; None if it does not say."""
 
 
 class NotMeasured(Struct, frozen=True, kw_only=True):

@@ -45,6 +45,8 @@ class UsageSource(StrEnum):
     """The kernel counts them, by a project quota."""
     STATFS = "statfs"
     """It is a filesystem of its own."""
+    DRIVER = "driver"
+    """A CSI driver counts; its name stands in for this as label."""
 
 
 class MeasurableVolume(Struct, frozen=True, kw_only=True):

@@ -36,6 +36,9 @@ PERIOD_PER_WALK: Final = 10
 """A tree is left alone for at least so many times as long as its last walk took."""
 
 
+_VOLUMES: Final = frozenset({DiskTargetKind.TREE, DiskTargetKind.FILESYSTEM, DiskTargetKind.DRIVER})
+
+
 class DiskMeter(Protocol):
     """Measures what is on disks."""
 
@@ -183,8 +186,8 @@ class DiskWalker:
                 continue
             self._targets[target] = take_in(known, reading, took=took, now=now, at=at)
             if isinstance(reading, DiskUsage):
-                if target.kind in {DiskTargetKind.TREE, DiskTargetKind.FILESYSTEM}:
-                    self._durations.observe(reading.duration, reading.source)
+                if target.kind in _VOLUMES:
+                    self._durations.observe(reading.duration, reading.driver or reading.source)
                 if not reading.is_complete:
                     self._warn(target, "it is too deep, too wide or changes too much")
             elif not reading.is_missing and not reading.is_large:
@@ -199,7 +202,7 @@ class DiskWalker:
 
 def is_slow(target: DiskTarget, known: WatchedTarget) -> bool:
     """Return whether a target may take long: a large tree, and a filesystem that others serve."""
-    return known.is_large or target.kind is DiskTargetKind.FILESYSTEM
+    return known.is_large or target.kind in {DiskTargetKind.FILESYSTEM, DiskTargetKind.DRIVER}
 
 
 def take_in(known: WatchedTarget, reading: DiskReading, *, took: float, now: float, at: datetime) -> WatchedTarget:

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from klet.api.stats import FsStats, VolumeStats
+from klet.api.stats import FsStats, VolumeHealthStats, VolumeStats
 from klet.host.disk import FilesystemUsage
 from klet.host.disk_usage import DiskTarget, DiskTargetKind
 from klet.model.pods import PodUID
@@ -61,6 +61,8 @@ def plan_targets(pod: PodRuntimeStatus, volumes: Iterable[MeasurableVolume], *, 
 
 
 def _volume_target(volume: MeasurableVolume) -> DiskTarget:
+    if volume.source is UsageSource.DRIVER:
+        return DiskTarget(DiskTargetKind.DRIVER, volume.path, _VOLUME_DEPTH + 1)
     is_filesystem = volume.source is UsageSource.STATFS
     return DiskTarget(DiskTargetKind.FILESYSTEM if is_filesystem else DiskTargetKind.TREE, volume.path, _VOLUME_DEPTH)
 
@@ -111,6 +113,7 @@ def volume_stats(volume: MeasurableVolume, measured: Measurement) -> VolumeStats
         inodes_used=usage.inodes,
         name=volume.name,
         pvc_ref=volume.claim,
+        volume_health_stats=VolumeHealthStats(abnormal=usage.is_abnormal) if usage.is_abnormal is not None else None,
     )
 
 

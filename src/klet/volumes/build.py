@@ -26,6 +26,7 @@ from klet.volumes.local_directories import Binder, LocalDirectories
 from klet.volumes.manager import VolumeDisk, VolumeManager
 from klet.volumes.media import ScratchRules
 from klet.volumes.names import Layout
+from klet.volumes.owner_change import OwnerChanger
 from klet.volumes.plugins.base import VolumePlugin
 from klet.volumes.plugins.config_map import ConfigMapPlugin
 from klet.volumes.plugins.downward_api import DownwardApiPlugin
@@ -106,7 +107,12 @@ def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
 def _build_csi(ports: VolumePorts, csi: CsiPorts) -> CsiPlugin:
     settings = CsiSettings(root=ports.root, has_tokens_in_secrets=csi.has_tokens_in_secrets)
     return build_csi(
-        access=csi.access, tokens=ports.tokens, limits=csi.limits, threads=ports.threads, settings=settings
+        access=csi.access,
+        tokens=ports.tokens,
+        limits=csi.limits,
+        owners=OwnerChanger(recorder=ports.recorder, threads=ports.threads, clock=ports.clock),
+        threads=ports.threads,
+        settings=settings,
     )
 
 

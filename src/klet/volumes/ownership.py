@@ -44,14 +44,20 @@ class Ownership(Struct, frozen=True):
         )
 
 
-def change_ownership(root: Path, wanted: Ownership, depth: int = DEPTH) -> None:
+class WalkProgress(Struct):
+    """How far a walk is; read from another thread."""
+
+    files: int = 0
+
+
+def change_ownership(root: Path, wanted: Ownership, depth: int = DEPTH, progress: WalkProgress | None = None) -> None:
     """Give everything to the group, children before their directory. A file that cannot be changed is logged.
 
     `depth` is how many of the last names of the path are reached without following a link.
     """
     with doing(_ACTION, root), open_volume(root, action=_ACTION, depth=depth) as found:
         top = os.dup(found)
-        _Walk(wanted, [_Frame(top)]).run(root)
+        _Walk(wanted, [_Frame(top)], progress or WalkProgress()).run(root)
 
 
 class _Frame(Struct):
@@ -68,6 +74,7 @@ class _Walk(Struct):
 
     wanted: Ownership
     frames: list[_Frame]
+    progress: WalkProgress
 
     def run(self, root: Path) -> None:
         try:
@@ -114,6 +121,7 @@ class _Walk(Struct):
         self._change(Path(f"/proc/self/fd/{directory}"), os.fstat(directory), str(root))
 
     def _change(self, path: Path, before: os.stat_result, shown: str) -> None:
+        self.progress.files += 1
         try:
             os.chown(path, -1, self.wanted.group)
             path.chmod(self.wanted.mode_of(before))

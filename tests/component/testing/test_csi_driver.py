@@ -125,7 +125,7 @@ async def test_as_a_process_it_dies_when_asked_to_and_remembers_what_it_did(tmp_
     assert await second.wait() == 0
     state = json.loads((tmp_path / "root" / "state.json").read_text())
     assert state == {"staged": {}, "published": {}, "sizes": {}, "calls": ["NodeStageVolume", "NodeUnstageVolume"]}
-    assert (registry / f"{NAME}-reg.sock").readlink() == socket
+    assert (registry / "d.sock").readlink() == socket
 
 
 async def run_driver(directory, *arguments):

@@ -46,6 +46,7 @@ WARNING = """
     OutOfpods AppArmor SupplementalGroupsPolicyNotSupported UnexpectedAdmissionError Preempting HostIPsIPFamilyMismatch
     FailedPrepareDynamicResources PodLevelResourcesNotSupported
     ExceededGracePeriod FailedKillPod FailedCreatePodContainer Failed FailedMount AlreadyMountedVolume
+    VolumePermissionChangeInProgress
     VolumeAttachmentLimitExceeded FailedMapVolume FailedAttachVolume FailedMountOnFilesystemMismatch
     VolumeResizeFailed FileSystemResizeFailed
     NetworkNotReady FailedSync

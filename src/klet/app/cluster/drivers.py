@@ -33,6 +33,8 @@ class DriverSettings(Struct, frozen=True, kw_only=True):
     has_tokens_in_secrets: bool = True
     """Whether tokens of service accounts go with the secrets, where a driver asks for that (gate
     CSIServiceAccountTokenSecrets)."""
+    has_volume_health: bool = False
+    """Whether drivers are asked how their volumes are (gate CSIVolumeHealth)."""
     refreshes_counts: bool = True
     """Whether drivers are asked again how many volumes the node can have (gate MutableCSINodeAllocatableCount)."""
 
@@ -90,6 +92,7 @@ def build_drivers(
             access=access,
             limits=refresher if settings.refreshes_counts else None,
             has_tokens_in_secrets=settings.has_tokens_in_secrets,
+            has_health=settings.has_volume_health,
         ),
     )
 

@@ -95,6 +95,7 @@ async def open_cluster(
             settings=DriverSettings(
                 node_name=settings.node_name,
                 has_tokens_in_secrets=given.gates.enabled("CSIServiceAccountTokenSecrets"),
+                has_volume_health=given.gates.enabled("CSIVolumeHealth"),
                 refreshes_counts=given.gates.enabled("MutableCSINodeAllocatableCount"),
             ),
             metrics=base.metrics.agent,

@@ -17,6 +17,7 @@ from klet.csi.metrics import register_csi_calls
 from klet.errors import KletError
 from klet.metrics import MetricRegistry
 from klet.model.allocation import PodAllocation
+from klet.model.causes import CauseId, Finding
 from klet.model.csi import CsiVersion, RegisteredDriver
 from klet.model.objects import IssuedToken, ObjectMissing
 from klet.model.pods import PodUID
@@ -27,6 +28,7 @@ from klet.testing.csi.serving import DriverServer, serve_driver
 from klet.volumes.csi.access import CsiAccess
 from klet.volumes.csi.build import CsiSettings, build_csi
 from klet.volumes.csi.places import CsiLayout, attachment_name
+from klet.volumes.owner_change import OwnerChanger
 from klet.volumes.plugins.base import MountRequest, StageRequest
 from klet.volumes.spec import VolumeSpec
 
@@ -89,6 +91,18 @@ class ListedObjects:
             raise self.refresh_error
 
 
+class FindingList:
+    """A journal that is only a list."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+
+    def record(self, finding: Finding, *, parent: CauseId | None = None) -> CauseId:
+        assert parent is None
+        self.findings.append(finding)
+        return CauseId(f"cause-{len(self.findings)}")
+
+
 class CsiBench:
     """One plugin and one driver."""
 
@@ -105,8 +119,15 @@ class CsiBench:
         self.access = CsiAccess(
             registered=self.drivers, known=self.drivers, objects=self.api, connector=connector, node=NODE
         )
+        self.findings = FindingList()
+        owners = OwnerChanger(recorder=self.findings, threads=threads, clock=SystemClock())
         self.plugin = build_csi(
-            access=self.access, tokens=self.api, limits=self.api, threads=threads, settings=CsiSettings(root=root)
+            access=self.access,
+            tokens=self.api,
+            limits=self.api,
+            owners=owners,
+            threads=threads,
+            settings=CsiSettings(root=root),
         )
         self.staging = self.layout.staging(NAME, HANDLE).path
         self.describe()

@@ -50,9 +50,9 @@ class DriverServer:
         await server.start()
         self._server = server
 
-    async def register(self, directory: Path) -> Path:
-        """Make the socket by which the agent finds the driver: the driver's own, linked to."""
-        link = directory / f"{self.driver.name}-reg.sock"
+    async def register(self, directory: Path, name: str = "d.sock") -> Path:
+        """Make the socket by which the agent finds the driver: the driver's own, linked to by a short name."""
+        link = directory / name
         link.unlink(missing_ok=True)
         link.symlink_to(self.socket)
         return link

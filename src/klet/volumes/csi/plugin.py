@@ -12,6 +12,7 @@ from klet.api.volume import CSIVolumeSource, Volume
 from klet.errors import KletError
 from klet.host.mountinfo import MountEntry
 from klet.model.pods import PodUID
+from klet.model.volumes import UsageSource
 from klet.volumes.csi import driver_rules
 from klet.volumes.csi.access import CsiAccess
 from klet.volumes.csi.attachments import check_attached, is_exhausted
@@ -57,6 +58,7 @@ class CsiPlugin(StagedPlugin):
     name = PLUGIN
     supports_mount_options = True
     supports_block = True
+    usage_source = UsageSource.DRIVER
 
     def __init__(self, *, parts: CsiParts, layout: CsiLayout, limits: LimitRefresh | None) -> None:
         self._access = parts.access

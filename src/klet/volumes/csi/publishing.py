@@ -18,7 +18,8 @@ from klet.volumes.csi.source import CsiSource, source_of
 from klet.volumes.csi.staging import clean_up
 from klet.volumes.csi.vol_data import BadVolumeData, VolumeData
 from klet.volumes.errors import TransientFailure, UncertainProgress, VolumeSetupError
-from klet.volumes.ownership import Ownership, change_ownership
+from klet.volumes.owner_change import OwnerChanger
+from klet.volumes.ownership import Ownership
 from klet.volumes.plugins.base import MountRequest
 from klet.volumes.usage import fs_group_change_policy
 
@@ -33,12 +34,14 @@ class CsiPublisher:
         layout: CsiLayout,
         tokens: AccountTokens,
         threads: Threads,
+        owners: OwnerChanger,
         has_tokens_in_secrets: bool,
     ) -> None:
         self._access = access
         self._layout = layout
         self._tokens = tokens
         self._threads = threads
+        self._owners = owners
         self._has_tokens_in_secrets = has_tokens_in_secrets
 
     async def publish(self, request: MountRequest) -> None:
@@ -183,6 +186,6 @@ class CsiPublisher:
         target = self._layout.target(request.uid, source.name)
         wanted = Ownership(request.fs_group, policy=fs_group_change_policy(request.pod))
         try:
-            await self._threads.run(change_ownership, target.path, wanted, len(target.names))
+            await self._owners.change(request.pod, target.path, wanted, depth=len(target.names))
         except KletError as error:
             raise UncertainProgress(f"applyFSGroup failed for vol {source.handle}: {error}") from error

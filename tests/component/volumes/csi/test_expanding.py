@@ -2,11 +2,15 @@
 
 import pytest
 
+from klet.aio.clock import SystemClock
+from klet.aio.threads import Threads
 from klet.api.quantity import Quantity
 from klet.csi.client import CsiVolumeStats, NodeCapability, UsageNumbers
+from klet.host.disk_usage import DiskTarget, DiskTargetKind, HostDiskMeter, NoQuotas, NotMeasured
 from klet.testing.csi.driver import NAME
 from klet.testing.csi.faults import DriverFault
 from klet.volumes.csi.expanding import CsiUsage
+from klet.volumes.csi.usage import DriverDiskMeter
 from klet.volumes.errors import TransientFailure
 from klet.volumes.plugins.base import ExpandRequest, Expansion, ExpansionOutcome
 from klet.wire import csi_v1_pb2 as pb
@@ -85,8 +89,8 @@ async def test_what_is_missing_before_the_call(bench):
     ("has_conditions", "capabilities", "is_abnormal"),
     [
         pytest.param(True, {STATS, NodeCapability.VOLUME_CONDITION}, True, id="health is asked for and known"),
-        pytest.param(True, {STATS}, False, id="the driver does not know it"),
-        pytest.param(False, {STATS, NodeCapability.VOLUME_CONDITION}, False, id="nobody asks"),
+        pytest.param(True, {STATS}, None, id="the driver does not know it"),
+        pytest.param(False, {STATS, NodeCapability.VOLUME_CONDITION}, None, id="nobody asks"),
     ],
 )
 async def test_usage_and_health(bench, has_conditions, capabilities, is_abnormal):
@@ -106,3 +110,46 @@ async def test_a_driver_that_does_not_count_is_not_asked(bench):
     usage = CsiUsage(access=bench.access, has_conditions=True)
     assert await usage.read(NAME, "vol-0a1b", "/x") is None
     assert bench.driver.requests("NodeGetVolumeStats") == []
+
+
+@pytest.fixture
+def meter(bench):
+    threads = Threads(limit=1)
+    clock = SystemClock()
+    inner = HostDiskMeter(threads=threads, clock=clock, quotas=NoQuotas())
+    usage = CsiUsage(access=bench.access, has_conditions=False)
+    yield DriverDiskMeter(inner=inner, usage=usage, root=bench.root, threads=threads, clock=clock)
+    threads.close()
+
+
+async def test_volumes_of_drivers_are_measured_beside_all_others(bench, meter, tmp_path):
+    bench.allow(STATS)
+    await bench.publish()
+    (bench.driver.content("vol-0a1b") / "file").touch()
+    volume = DiskTarget(DiskTargetKind.DRIVER, str(bench.target()), 5)
+    other = DiskTarget(DiskTargetKind.FILESYSTEM, str(tmp_path), 1)
+    readings = await meter.measure((volume, other))
+    found = readings[volume]
+    assert (found.used, found.inodes, found.driver, found.is_abnormal) == (1, 1, NAME, None)
+    assert (found.filesystem.capacity, found.filesystem.available) == (1_000_000, 999_999)
+    assert readings[other].filesystem.capacity > 0
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "is_published", "is_missing"),
+    [
+        pytest.param({STATS}, False, True, id="it is not published"),
+        pytest.param(set(), True, True, id="the driver does not count"),
+        pytest.param({STATS}, True, False, id="the driver fails"),
+    ],
+)
+async def test_what_cannot_be_measured_says_why(bench, meter, capabilities, is_published, is_missing):
+    bench.allow(*capabilities)
+    if is_published:
+        await bench.publish()
+    if not is_missing:
+        bench.driver.faults.add(DriverFault(rpc="NodeGetVolumeStats", does=Code.INTERNAL))
+    volume = DiskTarget(DiskTargetKind.DRIVER, str(bench.target()), 5)
+    found = (await meter.measure((volume,)))[volume]
+    assert isinstance(found, NotMeasured)
+    assert found.is_missing == is_missing

@@ -1,0 +1,203 @@
+"""CSI volumes in containers of a real runtime, with a real control plane and mounts; agents killed in calls.
+
+The driver is the test driver: bind mounts and loop devices. The tests bind claims and are the external attacher.
+"""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from klet.api.claim import PersistentVolumeClaim
+from klet.api.codec import convert
+from klet.api.pod import Pod
+from klet.api.storage import CSIDriver, PersistentVolume, VolumeAttachment
+from klet.host.mounts import unmount_tree
+from klet.kube.watch import WatchScope
+from klet.testing.csi.backing import MountBacking
+from klet.testing.csi.driver import NAME
+from klet.testing.csi.faults import DriverFault, Mishap, Moment
+from klet.testing.csi.serving import serve_driver
+
+SIZE = {"storage": "1Mi"}
+WRITE = "echo written > /v/file; cat /v/file > /dev/termination-log"
+STAY = "echo started > /v/file; trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
+RPCS = ("NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume")
+NEEDS_LOOP = pytest.mark.skipif(
+    not Path("/dev/loop-control").exists() or shutil.which("losetup") is None,
+    reason="there are no loop devices: modprobe loop",
+)
+
+
+class Storage:
+    """The driver on the node, and what the API server has of it."""
+
+    def __init__(self, api, node, server):
+        self.api = api
+        self.node = node
+        self.driver = server.driver
+        self.csi = node.root / "plugins/kubernetes.io/csi"
+
+    async def describe(self, **spec):
+        given = {"attachRequired": False, "fsGroupPolicy": "File", "volumeLifecycleModes": ["Persistent", "Ephemeral"]}
+        await self.api.client.create(convert(CSIDriver, {"metadata": {"name": NAME}, "spec": {**given, **spec}}))
+
+    async def provision(self, name, *, mode="Filesystem"):
+        claim = {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": SIZE},
+            "storageClassName": "",
+            "volumeName": name,
+            "volumeMode": mode,
+        }
+        made = convert(PersistentVolumeClaim, {"metadata": {"name": name}, "spec": claim})
+        made = await self.api.client.create(made, "default")
+        spec = {
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": SIZE,
+            "volumeMode": mode,
+            "claimRef": {"namespace": "default", "name": name, "uid": made.metadata.uid},
+            "persistentVolumeReclaimPolicy": "Retain",
+            "csi": {"driver": NAME, "volumeHandle": name, "fsType": "ext4"},
+        }
+        await self.api.client.create(convert(PersistentVolume, {"metadata": {"name": name}, "spec": spec}))
+        patch = {"status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": SIZE}}
+        await self.api.client.patch(PersistentVolumeClaim, name, "default", patch=patch, subresource="status")
+
+    async def until_released(self, name, *pods):
+        """What is left of a volume, on the node and in the driver: nothing, after a while."""
+
+        async def read():
+            memory = self.driver.memory
+            kept = [*(volume for volume in memory.staged if volume == name), *memory.published]
+            kept += [path for path in self.node.mounts() if "kubernetes.io~csi" in path or str(self.csi) in path]
+            kept += [str(path) for path in self.csi.rglob("vol_data.json*")]
+            directories = (self.node.root / "pods" / pod.metadata.uid for pod in pods)
+            return kept + [str(path) for path in directories if path.exists()]
+
+        return await self.api.until(read, lambda left: not left)
+
+
+@pytest.fixture
+async def storage(api, node, tmp_path):
+    backing = MountBacking(root=tmp_path / "backing")
+    async with serve_driver(backing=backing, socket=tmp_path / "csi.sock") as server:
+        registry = node.root / "plugins_registry"
+        registry.mkdir(parents=True, exist_ok=True)
+        link = await server.register(registry)
+        made = Storage(api, node, server)
+        await made.describe()
+        yield made
+        link.unlink()
+    await api.client.delete(CSIDriver, NAME)
+    unmount_tree(made.csi)
+
+
+def mounting(manifest, name, script, volume, **spec):
+    made = manifest(name, main=script, spec={"volumes": [{"name": "v", **volume}], **spec})
+    made["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
+    return made
+
+
+def claim(name):
+    return {"persistentVolumeClaim": {"claimName": name}}
+
+
+def is_running(pod):
+    return pod.status.phase == "Running" and all(each.ready for each in pod.status.container_statuses)
+
+
+async def until_succeeded(api, name):
+    pod = await api.until_pod(name, lambda pod: pod.status.phase in {"Succeeded", "Failed"}, what="ended")
+    assert pod.status.phase == "Succeeded", pod.status
+    return pod.status.container_statuses[0].state.terminated.message
+
+
+async def test_a_pod_writes_to_a_claimed_volume(ready, api, node, manifest, storage):
+    await storage.provision("writes")
+    context = {"runAsUser": 1234, "fsGroup": 4242}
+    made = mounting(manifest, "writes", WRITE, claim("writes"), restartPolicy="Never", securityContext=context)
+    pod = await api.create(made, node=node.name)
+    assert await until_succeeded(api, "writes") == "written\n"
+    found = (storage.driver.content("writes") / "file").stat()
+    assert (found.st_uid, found.st_gid) == (1234, 4242)
+    await api.delete("writes")
+    await api.until_gone("writes")
+    assert await storage.until_released("writes", pod) == []
+    assert (storage.driver.content("writes") / "file").read_text() == "written\n"
+
+
+async def test_a_pod_writes_to_an_inline_volume(ready, api, node, manifest, storage):
+    made = mounting(manifest, "inline", WRITE, {"csi": {"driver": NAME}}, restartPolicy="Never")
+    pod = await api.create(made, node=node.name)
+    assert await until_succeeded(api, "inline") == "written\n"
+    await api.delete("inline")
+    await api.until_gone("inline")
+    assert await storage.until_released("", pod) == []
+
+
+@NEEDS_LOOP
+async def test_a_pod_writes_to_a_device(ready, api, node, manifest, storage):
+    await storage.provision("device", mode="Block")
+    script = "test -b /dev/data && printf klet | dd of=/dev/data conv=notrunc 2>/dev/null"
+    made = manifest(
+        "device", main=script, spec={"volumes": [{"name": "v", **claim("device")}], "restartPolicy": "Never"}
+    )
+    made["spec"]["containers"][0]["volumeDevices"] = [{"name": "v", "devicePath": "/dev/data"}]
+    pod = await api.create(made, node=node.name)
+    await until_succeeded(api, "device")
+    await api.delete("device")
+    await api.until_gone("device")
+    assert await storage.until_released("device", pod) == []
+    image = storage.driver.content("x").parent / "device.img"
+    assert image.read_bytes()[:4] == b"klet"
+
+
+async def test_a_volume_that_has_to_be_attached_waits_for_the_attacher(ready, api, node, manifest, storage):
+    await api.client.delete(CSIDriver, NAME)
+    await storage.describe(attachRequired=True)
+    await storage.provision("attached")
+    made = mounting(manifest, "attached", WRITE, claim("attached"), restartPolicy="Never")
+    async with api.informer(VolumeAttachment, WatchScope("")) as attachments:
+        pod = await api.create(made, node=node.name)
+        async with asyncio.timeout(40):
+            with attachments.changes() as changes:
+                while not (found := [each for each in attachments.all() if each.spec.node_name == node.name]):
+                    await changes.get()
+        assert storage.driver.order() == []
+        status = {"attached": True, "attachmentMetadata": {"devicePath": "/dev/x"}}
+        name = found[0].metadata.name
+        await api.client.patch(VolumeAttachment, name, patch={"status": status}, subresource="status")
+        assert await until_succeeded(api, "attached") == "written\n"
+    assert dict(storage.driver.requests("NodeStageVolume")[0].publish_context) == {"devicePath": "/dev/x"}
+    await api.delete("attached")
+    await api.until_gone("attached")
+    assert await storage.until_released("attached", pod) == []
+
+
+@pytest.mark.parametrize("at", [Moment.BEFORE, Moment.AFTER])
+@pytest.mark.parametrize("rpc", RPCS)
+async def test_an_agent_that_is_killed_in_a_call_leaves_nothing(ready, api, node, agent, manifest, storage, rpc, at):
+    name = f"killed-{rpc.lower()}-{at}"
+    await storage.provision(name)
+    hang = DriverFault(rpc=rpc, does=Mishap.HANG, at=at)
+    is_up = rpc in RPCS[:2]
+    if is_up:
+        storage.driver.faults.add(hang)
+    pod = await api.create(mounting(manifest, name, STAY, claim(name)), node=node.name)
+    if not is_up:
+        await api.until_pod(name, is_running, what="running")
+        storage.driver.faults.add(hang)
+        await api.client.delete(Pod, name, "default", grace=0)
+    async with asyncio.timeout(40):
+        await storage.driver.faults.reached.wait()
+    await agent.kill()
+    storage.driver.faults.release()
+    agent.start()
+    if is_up:
+        await api.until_pod(name, is_running, what="running")
+        assert (storage.driver.content(name) / "file").read_text() == "started\n"
+        await api.delete(name)
+    await api.until_gone(name)
+    assert await storage.until_released(name, pod) == []
