@@ -23,7 +23,7 @@ OF_OS = frozenset({"remove", "replace"})
 OURS = frozenset({
     "remove_entry", "remove_tree", "remove_file", "remove_content", "remove_below", "unlink_below", "write_in_place",
     "scratch_directory", "cleanup_mount_point", "remove_volume", "remove_empty_volume", "remove_marker",
-    "remove_orphan",
+    "remove_orphan", "remove_empty_below",
 })  # fmt: skip
 PROGRAMS = frozenset({"rm", "rmdir", "shred", "find", "rsync"})
 

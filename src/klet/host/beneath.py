@@ -202,6 +202,20 @@ def unlink_below(root: Path, *names: str) -> None:
         raise removal_error(shown, error) from error
 
 
+def remove_empty_below(root: Path, *names: str) -> None:
+    """Remove a directory, which must be empty; one that is gone is fine. Never crosses a mount: MountInTree."""
+    shown = _shown(root, names)
+    if not names:
+        raise FileError(f"cannot remove {shown}: it is not below a root", path=shown)
+    try:
+        with open_directory(root, *names[:-1], action="remove from", one_mount=True) as directory:
+            os.rmdir(names[-1], dir_fd=directory)
+    except (FileMissing, FileNotFoundError):
+        return
+    except OSError as error:
+        raise removal_error(shown, error) from error
+
+
 def _shown(root: Path, names: tuple[str, ...]) -> Path:
     for name in names:
         _check(name, root)

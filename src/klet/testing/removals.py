@@ -65,6 +65,7 @@ REMOVALS: Final[Mapping[str, Removal]] = {
     "cli/node/teardown.py:remove_empty": _because("removes an empty directory; the kernel removes no mount point"),
     "cli/up.py:Up._apply": _ONE_FILE,
     "host/beneath.py:remove_below": _in("a pod's directories", "a directory of logs"),
+    "host/beneath.py:remove_empty_below": _in("the end of a local volume", "the stage of a CSI volume"),
     "host/beneath.py:unlink_below": _in("the ids of a pod", "a link to a log"),
     "host/beneath.py:write_in_place": _in("the hosts file"),
     "host/cgroups/tree.py:_rmdir": _in("the cgroups of a pod"),

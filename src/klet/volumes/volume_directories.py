@@ -9,9 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from klet.host.beneath import make_directories, open_directory, open_regular_in, remove_below, split_end, unlink_below
-from klet.host.errors import FileMissing
-from klet.host.files import removal_error
+from klet.host.beneath import (
+    make_directories,
+    open_directory,
+    open_regular_in,
+    remove_below,
+    remove_empty_below,
+    split_end,
+    unlink_below,
+)
 
 DEPTH: Final = 4
 """`<uid>/volumes/<plugin>/<name>`, and `<uid>/plugins/<plugin>/<name>` for its marker's directory."""
@@ -56,13 +62,7 @@ def remove_volume(path: Path) -> None:
 def remove_empty_volume(path: Path) -> None:
     """Remove a volume's directory, which must be empty; one that is gone is fine."""
     root, names = split_end(str(path), DEPTH)
-    try:
-        with open_directory(root, *names[:-1], one_mount=True) as parent:
-            os.rmdir(names[-1], dir_fd=parent)
-    except (FileMissing, FileNotFoundError):
-        return
-    except OSError as error:
-        raise removal_error(path, error) from error
+    remove_empty_below(root, *names)
 
 
 def make_marker(marker: Path) -> None:

@@ -7,9 +7,15 @@ import os
 from pathlib import Path
 from typing import Final
 
-from klet.host.beneath import list_directory, make_directories, open_directory, open_regular_in, unlink_below
+from klet.host.beneath import (
+    list_directory,
+    make_directories,
+    open_directory,
+    open_regular_in,
+    remove_empty_below,
+    unlink_below,
+)
 from klet.host.errors import FileMissing, file_error
-from klet.host.files import removal_error
 from klet.host.filesystems import is_mount_root
 from klet.volumes.csi.places import DATA_FILE, Place
 from klet.volumes.csi.vol_data import LONGEST, VolumeData, decode_volume_data, encode_volume_data
@@ -99,13 +105,7 @@ def remove_data(directory: Place) -> None:
 
 def remove_empty(place: Place) -> None:
     """Remove an empty directory; one that is gone is fine."""
-    try:
-        with open_directory(place.root, *place.parent.names, action="remove from", one_mount=True) as parent:
-            os.rmdir(place.names[-1], dir_fd=parent)
-    except (FileMissing, FileNotFoundError):
-        return
-    except OSError as error:
-        raise removal_error(place.path, error) from error
+    remove_empty_below(place.root, *place.names)
 
 
 def list_places(place: Place) -> list[Place]:
