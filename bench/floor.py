@@ -38,24 +38,28 @@ class Floor:
         self._rounds = 0
         self._files = containerd.directory.parent / "floor"
 
-    async def start(self, count: int, *, at_once: int) -> Round:
-        """Start so many pods, so many at a time, and remove them again."""
+    async def start(self, count: int, *, at_once: int, volumes: int = 0) -> Round:
+        """Start so many pods, each with so many directories mounted, so many at a time, and remove them again."""
         self._rounds += 1
         turn = asyncio.Semaphore(at_once)
         began = time.perf_counter()
 
         async def start(number: int) -> float:
             async with turn:
-                await self.start_one(f"floor-{self._rounds}-{number}", SCRIPT)
+                await self.start_one(f"floor-{self._rounds}-{number}", SCRIPT, volumes=volumes)
                 return time.perf_counter() - began
 
         times = await asyncio.gather(*(start(number) for number in range(count)))
         await remove_all(self._client)
         return Round(tuple(times))
 
-    async def start_one(self, name: str, script: str) -> str:
+    async def start_one(self, name: str, script: str, *, volumes: int = 0) -> str:
         """Run one pod; returns its container."""
         sandbox, container = self._configs(name, script)
+        for number in range(volumes):
+            directory = self._files / f"{sandbox.metadata.uid}-volumes" / str(number)
+            directory.mkdir(parents=True)
+            container.mounts.append(cri.Mount(container_path=f"/volumes/{number}", host_path=str(directory)))
         made = await self._client.run_pod_sandbox(cri.RunPodSandboxRequest(config=sandbox))
         request = cri.CreateContainerRequest(
             pod_sandbox_id=made.pod_sandbox_id, config=container, sandbox_config=sandbox

@@ -21,6 +21,7 @@ from bench.cluster.publication import measure_publication
 from bench.cluster.restart import measure_restart
 from bench.cluster.scrape import measure_scrape
 from bench.cluster.turns import Ground, Turns
+from bench.cluster.volumes import measure_volumes
 from bench.floor import SEARCHED, Floor
 from bench.options import conclude, end_in_order, log_line, make_parser, parse
 from bench.rows import Row, render_table
@@ -34,6 +35,7 @@ PARTS = (
     "one",
     "thirty",
     "hundred",
+    "volumes",
     "deletion",
     "exits",
     "configmap",
@@ -62,7 +64,7 @@ async def measure(parts: list[str], options: argparse.Namespace) -> list[Row]:
             await create_default_objects(admin, plane.identities.authority.read_text())
             floor = Floor(client=client, containerd=containerd)
             at_once = options.at_once
-            if not at_once and {"thirty", "hundred"}.intersection(parts):
+            if not at_once and {"thirty", "hundred", "volumes"}.intersection(parts):
                 at_once = await floor.find_best(SEARCHED)
                 log_line(f"the floor is best with {at_once} pods at a time")
             ground = Ground(
@@ -83,6 +85,7 @@ async def measure_parts(ground: Ground, parts: list[str], *, seconds: float) -> 
         "one": lambda: measure_one(ground),
         "thirty": lambda: measure_many(ground, 30),
         "hundred": lambda: measure_many(ground, 100),
+        "volumes": lambda: measure_volumes(ground),
         "deletion": lambda: measure_deletion(ground),
         "exits": lambda: measure_exits(ground),
         "configmap": lambda: measure_config_maps(ground),

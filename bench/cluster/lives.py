@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from collections.abc import Sequence
 
 from bench.cluster.node import PODS, NodeUnderTest
 from bench.cluster.turns import Ground
@@ -22,7 +23,12 @@ STUBBORN = "trap '' TERM; while true; do sleep 1; done"
 
 async def start_pods(node: NodeUnderTest, names: list[str], script: str = SCRIPT) -> Round:
     """Each from its own request to the moment a client sees that it runs."""
-    began = await node.create([make_manifest(name, script) for name in names])
+    return await start_manifests(node, names, [make_manifest(name, script) for name in names])
+
+
+async def start_manifests(node: NodeUnderTest, names: Sequence[str], manifests: Sequence[dict[str, object]]) -> Round:
+    """Start pods of any kind, all at once."""
+    began = await node.create(manifests)
     found = await node.pods.until(names, is_running)
     each = tuple(found[name] - at for name, at in zip(names, began, strict=True))
     return Round(each, whole=max(found.values()) - min(began))

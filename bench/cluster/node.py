@@ -119,7 +119,7 @@ class Cluster:
         self._identities = identities
         self.transport = transport
         self._containerd = containerd
-        self._api = Api(transport=transport)
+        self.api = Api(transport=transport)
         self._nodes = 0
 
     def scraper(self) -> tuple[Path, Path]:
@@ -149,7 +149,7 @@ class Cluster:
                     command=command,
                     ports=ports,
                     process=process,
-                    api=self._api,
+                    api=self.api,
                     pods=pods,
                     ready_after=ready - began,
                     tls=self._admin_tls(),
@@ -158,8 +158,8 @@ class Cluster:
                 await process.end(kill=True)
                 # One by one: the embedded API deletes no collections.
                 for left in pods.left():
-                    await self._api.remove_now(f"{PODS}/{left}")
-                await self._api.remove_now(f"/api/v1/nodes/{name}")
+                    await self.api.remove_now(f"{PODS}/{left}")
+                await self.api.remove_now(f"/api/v1/nodes/{name}")
                 await remove_all(client)
                 undo_mounts(directory)
 

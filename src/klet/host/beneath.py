@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from klet.host.errors import FileError, FileMissing, file_error
-from klet.host.files import LONGEST_NAME, is_plain_name, remove_entry
+from klet.host.files import LONGEST_NAME, is_plain_name, mount_in_tree, removal_error, remove_entry
+from klet.host.mount_ids import mount_id
 
 LONGEST_PATH: Final = 4096
 # O_PATH opens a directory without the right to read it, and O_NOFOLLOW makes a link fail instead of leading away.
@@ -24,14 +25,20 @@ _FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @contextmanager
-def open_directory(root: Path, *names: str, action: str = "open") -> Iterator[int]:
-    """Yield a descriptor (O_PATH) of a directory below the root. An error names the action that needed it."""
+def open_directory(root: Path, *names: str, action: str = "open", one_mount: bool = False) -> Iterator[int]:
+    """Yield a descriptor (O_PATH) of a directory below the root. An error names the action that needed it.
+
+    With `one_mount` nothing may be mounted between the root and the directory, as for a removal: MountInTree.
+    """
     shown = _shown(root, names)
     with ExitStack() as opened:
         try:
             here = _entered(opened, str(root), None)
-            for name in names:
+            mount = mount_id(here) if one_mount else None
+            for depth, name in enumerate(names, start=1):
                 here = _entered(opened, name, here)
+                if mount is not None and mount_id(here) != mount:
+                    raise mount_in_tree(action, root.joinpath(*names[:depth]))
         except OSError as error:
             raise _error(action, shown, error) from error
         yield here
@@ -69,11 +76,15 @@ class Entry(NamedTuple):
     is_directory: bool
 
 
-def list_directory(root: Path, *names: str) -> list[Entry]:
-    """Return the entries of a directory, sorted by name; none if it does not exist."""
+def list_directory(root: Path, *names: str, one_mount: bool = False) -> list[Entry]:
+    """Return the entries of a directory, sorted by name; none if it does not exist. `one_mount`: see open_directory."""
     shown = _shown(root, names)
     try:
-        with open_directory(root, *names, action="list") as found, _reading(found) as fd, os.scandir(fd) as entries:
+        with (
+            open_directory(root, *names, action="list", one_mount=one_mount) as found,
+            _reading(found) as fd,
+            os.scandir(fd) as entries,
+        ):
             return sorted(Entry(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
     except FileMissing:
         return []
@@ -141,15 +152,21 @@ def make_file(root: Path, *names: str, mode: int) -> None:
 
 
 def write_in_place(root: Path, *names: str, data: bytes, mode: int) -> None:
-    """Write a file without replacing it: containers that mount it see the new content. The mode is for a new file."""
+    """Write a file without replacing it: containers that mount it see the new content. The mode is for a new file.
+
+    The old content is lost, so that of a file which somebody has mounted there is left alone: MountInTree.
+    """
     shown = _shown(root, names)
-    with open_directory(root, *names[:-1]) as directory:
+    with open_directory(root, *names[:-1], action="write", one_mount=True) as directory:
         try:
             found = open_regular_in(directory, names[-1], shown, flags=os.O_WRONLY)
         except FileMissing:
             found = _make_in(directory, names[-1], shown, mode)
+        is_ours = mount_id(found) == mount_id(directory)
     try:
         with open(found, "wb") as file:
+            if not is_ours:
+                raise mount_in_tree("write", shown)
             os.ftruncate(found, 0)
             file.write(data)
     except OSError as error:
@@ -157,29 +174,46 @@ def write_in_place(root: Path, *names: str, data: bytes, mode: int) -> None:
 
 
 def remove_below(root: Path, *names: str) -> None:
-    """Remove a file or a directory with all in it; one that is gone is fine. Never crosses a mount: MountInTree."""
+    """Remove a file or a directory with all in it; one that is gone is fine.
+
+    Never crosses a mount, neither on the way to it nor in it: MountInTree.
+    """
     shown = _shown(root, names)
     if not names:
         raise FileError(f"cannot remove {shown}: it is not below a root", path=shown)
     try:
-        with open_directory(root, *names[:-1], action="remove from") as directory:
+        with open_directory(root, *names[:-1], action="remove from", one_mount=True) as directory:
             remove_entry(directory, names[-1], shown)
     except FileMissing:
         return
 
 
 def unlink_below(root: Path, *names: str) -> None:
-    """Remove one file or link; one that is gone is fine, a directory is an error."""
+    """Remove one file or link; one that is gone is fine, a directory is an error. Never crosses a mount."""
     shown = _shown(root, names)
     if not names:
         raise FileError(f"cannot remove {shown}: it is not below a root", path=shown)
     try:
-        with open_directory(root, *names[:-1], action="remove from") as directory:
+        with open_directory(root, *names[:-1], action="remove from", one_mount=True) as directory:
             os.unlink(names[-1], dir_fd=directory)
     except (FileMissing, FileNotFoundError):
         return
     except OSError as error:
-        raise _error("remove", shown, error) from error
+        raise removal_error(shown, error) from error
+
+
+def remove_empty_below(root: Path, *names: str) -> None:
+    """Remove a directory, which must be empty; one that is gone is fine. Never crosses a mount: MountInTree."""
+    shown = _shown(root, names)
+    if not names:
+        raise FileError(f"cannot remove {shown}: it is not below a root", path=shown)
+    try:
+        with open_directory(root, *names[:-1], action="remove from", one_mount=True) as directory:
+            os.rmdir(names[-1], dir_fd=directory)
+    except (FileMissing, FileNotFoundError):
+        return
+    except OSError as error:
+        raise removal_error(shown, error) from error
 
 
 def _shown(root: Path, names: tuple[str, ...]) -> Path:

@@ -1,14 +1,14 @@
 """What this machine lets a private containerd do; the answers go into ContainerdSettings. Both functions block."""
 
 import subprocess
-import tempfile
 from pathlib import Path
+
+from klet.host.files import scratch_directory
 
 
 def find_snapshotter(directory: Path) -> str:
     """Return `overlayfs` if an overlay can be mounted in the directory, else `native`, which copies every layer."""
-    with tempfile.TemporaryDirectory(prefix="overlay-", dir=directory) as scratch:
-        base = Path(scratch)
+    with scratch_directory(directory, prefix="overlay-") as base:
         for name in ("lower", "upper", "work", "merged"):
             (base / name).mkdir()
         options = f"lowerdir={base}/lower,upperdir={base}/upper,workdir={base}/work"

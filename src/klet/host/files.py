@@ -4,16 +4,23 @@ Everything here blocks; call the walks through `klet.aio.threads`.
 """
 
 import contextlib
+import errno
 import os
+import re
 import secrets
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from klet.host.errors import FileError, MountInTree, file_error
+from klet.host.mount_ids import look_at, mount_id
 
 READ_LIMIT = 4 << 20
 LONGEST_NAME = 255
 _PIECE = 64 << 10
+_RANDOM = 6
+_TEMPORARY = re.compile(rf"\..+\.[0-9a-f]{{{2 * _RANDOM}}}", re.DOTALL)
 
 
 def read_bytes(path: Path, *, limit: int = READ_LIMIT) -> bytes:
@@ -65,7 +72,7 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600, sync: bool = Tru
     process only; a loss of power may leave the old content, the new, a part of it, or an empty file.
     The temporary file begins with a dot, which upstream's checkpoint store skips when it lists.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(_RANDOM)}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -84,6 +91,11 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600, sync: bool = Tru
             raise
     except OSError as error:
         raise file_error("write", path, error) from error
+
+
+def is_unfinished(name: str) -> bool:
+    """Return whether `write_atomic` may have left a file of this name: its writer was killed."""
+    return _TEMPORARY.fullmatch(name) is not None
 
 
 def sync_directory(path: Path) -> None:
@@ -108,7 +120,43 @@ def remove_file(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise file_error("remove", path, error) from error
+        raise removal_error(path, error) from error
+
+
+def remove_content(directory: Path) -> None:
+    """Remove everything in a directory, which stays; one that is gone is fine. A mount there stays, as in a tree.
+
+    A directory that is a mount itself is somebody's, and is left alone: MountInTree.
+    """
+    try:
+        above = os.open(directory.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            found = os.open(directory.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+            try:
+                if mount_id(found) != mount_id(above):
+                    raise mount_in_tree("remove the content of", directory)
+                _remove_entries(found, directory)
+            finally:
+                os.close(found)
+        finally:
+            os.close(above)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise file_error("remove the content of", directory, error) from error
+
+
+@contextlib.contextmanager
+def scratch_directory(parent: Path, *, prefix: str) -> Iterator[Path]:
+    """Yield a new directory that is removed afterwards. What is mounted there by then stays: MountInTree."""
+    try:
+        made = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    except OSError as error:
+        raise file_error("make a directory in", parent, error) from error
+    try:
+        yield made
+    finally:
+        remove_tree(made)
 
 
 def remove_tree(path: Path) -> None:
@@ -143,7 +191,22 @@ def remove_entry(directory: int, name: str, shown: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise file_error("remove", shown, error) from error
+        raise removal_error(shown, error) from error
+
+
+def _remove_entries(directory: int, shown: Path) -> None:
+    for name in os.listdir(directory):
+        remove_entry(directory, name, shown / name)
+
+
+def removal_error(shown: Path, error: OSError) -> FileError:
+    """Translate the OSError of an unlink(2) or rmdir(2): the kernel removes no file that something is mounted on."""
+    return mount_in_tree("remove", shown) if error.errno == errno.EBUSY else file_error("remove", shown, error)
+
+
+def mount_in_tree(action: str, shown: Path) -> MountInTree:
+    """Return the error for what is left alone, because somebody's files may be there."""
+    return MountInTree(f"cannot {action} {shown}: it is a mount point", path=shown, errno=errno.EXDEV)
 
 
 def is_plain_name(name: str) -> bool:
@@ -159,21 +222,25 @@ class _TreeRemoval:
 
     def __init__(self, parent: int) -> None:
         self._parent = parent
-        self._mount = _mount_id(parent)
+        self._mount = mount_id(parent)
         self._folded: list[str] = []
 
     def remove(self, name: str, shown: Path) -> None:
         self._remove(self._parent, name, shown, depth=0, top=-1)
 
     def _remove(self, parent: int, name: str, shown: Path, *, depth: int, top: int) -> None:
-        if not stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
+        found = look_at(parent, name)
+        # The mount id, not st_dev: a bind mount of the same filesystem has the same st_dev.
+        if found.mount != self._mount:
+            raise mount_in_tree("remove", shown)
+        if not stat.S_ISDIR(found.mode):
             os.unlink(name, dir_fd=parent)
             return
         directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         try:
-            # The mount id, not st_dev: a bind mount of the same filesystem has the same st_dev.
-            if _mount_id(directory) != self._mount:
-                raise MountInTree(f"cannot remove {shown}: it is a mount point", path=shown)
+            # Again, by descriptor: something may have been mounted since.
+            if mount_id(directory) != self._mount:
+                raise mount_in_tree("remove", shown)
             if depth == self.DEEPEST:
                 self._fold(parent, name, top)
                 return
@@ -198,8 +265,3 @@ class _TreeRemoval:
         folded = f".removing-{secrets.token_hex(8)}"
         os.rename(name, folded, src_dir_fd=parent, dst_dir_fd=top)
         self._folded.append(folded)
-
-
-def _mount_id(descriptor: int) -> str:
-    text = read_text(Path(f"/proc/self/fdinfo/{descriptor}"))
-    return next(line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("mnt_id:"))

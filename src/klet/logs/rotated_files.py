@@ -22,6 +22,7 @@ from msgspec import Struct
 from klet.aio.threads import Threads
 from klet.host.beneath import open_directory, open_regular_in, split_end
 from klet.host.errors import FileError, FileMissing, file_error
+from klet.host.files import removal_error
 from klet.logs.rotation_plan import COMPRESSED, TEMPORARY, RotationPlan, plan_rotation
 
 logger = logging.getLogger(__name__)
@@ -162,7 +163,7 @@ def find_place(path: str) -> LogPlace:
 def _measure(path: str, roots: dict[str, Path]) -> int | LogProblem:
     try:
         place = _find_place(path, roots)
-        with _opened(place) as directory:
+        with open_directory(place.root, place.pod, place.container) as directory:
             found = os.lstat(place.name, dir_fd=directory)
     except (FileMissing, FileNotFoundError) as error:
         return LogProblem(str(error), is_missing=True)
@@ -185,7 +186,8 @@ def _find_place(path: str, roots: dict[str, Path]) -> LogPlace:
 
 @contextmanager
 def _opened(place: LogPlace) -> Iterator[int]:
-    with open_directory(place.root, place.pod, place.container) as directory:
+    """Open the directory of a log for changes. What is mounted there is not the runtime's."""
+    with open_directory(place.root, place.pod, place.container, one_mount=True) as directory:
         yield directory
 
 
@@ -207,7 +209,7 @@ def _unlink(directory: int, name: str, place: LogPlace) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise file_error("remove", place.shown.parent / name, error) from error
+        raise removal_error(place.shown.parent / name, error) from error
 
 
 def _compress(directory: int, name: str, place: LogPlace, is_stopped: Callable[[], bool]) -> None:

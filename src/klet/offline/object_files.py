@@ -16,8 +16,8 @@ from msgspec import Struct, field
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.checkpoint import CheckpointError, CheckpointFile, CheckpointFormat, Found
+from klet.host.beneath import list_directory, unlink_below
 from klet.host.errors import FileError
-from klet.host.files import remove_file
 from klet.model.causes import CauseRecorder
 from klet.offline.object_formats import Known
 
@@ -128,6 +128,7 @@ def file_stem(owner: str) -> str:
 
 
 def _remove_others(directory: Path, is_wanted: Callable[[str], bool]) -> None:
-    for path in directory.glob(f"*{SUFFIX}"):
-        if not is_wanted(path.name):
-            remove_file(path)
+    above, name = directory.parent, directory.name
+    for entry in list_directory(above, name, one_mount=True):
+        if entry.name.endswith(SUFFIX) and not is_wanted(entry.name):
+            unlink_below(above, name, entry.name)

@@ -25,8 +25,9 @@ from klet.api.authentication import TokenRequest
 from klet.api.config import ConfigMap, Secret
 from klet.checkpoint import CheckpointError, CheckpointFile, Found, record_damage
 from klet.errors import KletError
+from klet.host.beneath import list_directory, unlink_below
 from klet.host.errors import FileError, FileMissing
-from klet.host.files import make_directories, read_bytes, remove_file, write_atomic
+from klet.host.files import is_unfinished, make_directories, read_bytes, remove_file, write_atomic
 from klet.model.causes import CauseRecorder
 from klet.offline.errors import KeyUnusable
 from klet.offline.object_files import Files, NoFiles, ObjectFiles
@@ -41,6 +42,7 @@ MakeSealer: TypeAlias = Callable[[bytes], Sealer]
 """Builds a sealer from the key of the node."""
 
 MODE: Final = 0o700
+_CONFIG_MAPS, _SECRETS, _TOKENS = _PLACES = ("configmaps", "secrets", "tokens")
 KEY_SIZE: Final = 32
 """Bytes of an AES-256 key."""
 KEY_RULE: Final = f"it must have {KEY_SIZE} bytes, not all of them zero"
@@ -118,14 +120,14 @@ async def open_store(
         pods=AcceptedFile(file=pods, threads=threads),
         surroundings=surroundings,
         config_maps=ObjectFiles(
-            directory=directory / "configmaps",
+            directory=directory / _CONFIG_MAPS,
             form=_config_map_format,
             threads=threads,
             clock=clock,
             recorder=recorder,
         ),
-        secrets=sealed("KeptSecret", Secret, "secrets"),
-        tokens=sealed("KeptToken", TokenRequest, "tokens"),
+        secrets=sealed("KeptSecret", Secret, _SECRETS),
+        tokens=sealed("KeptToken", TokenRequest, _TOKENS),
         left_pods=await _load(pods, node_name),
         left_surroundings=await _load(surroundings, node_name),
     )
@@ -135,10 +137,21 @@ def _prepare(directory: Path) -> None:
     try:
         directory.mkdir(mode=MODE, parents=True, exist_ok=True)
         directory.chmod(MODE)
-        for path in directory.rglob(".*"):
-            remove_file(path)  # half of a file whose writer was killed
-    except (OSError, FileError) as error:
+    except OSError as error:
         logger.error("The directory of kept pods cannot be used", extra={"file": str(directory), "error": str(error)})
+        return
+    for place in ((), *((name,) for name in _PLACES)):
+        try:
+            _remove_unfinished(directory, *place)
+        except FileError as error:
+            logger.warning("Unfinished files of kept pods stay", extra={"error": str(error)})
+
+
+def _remove_unfinished(directory: Path, *place: str) -> None:
+    """Remove halves of files whose writers were killed."""
+    for entry in list_directory(directory, *place, one_mount=True):
+        if is_unfinished(entry.name) and not entry.is_directory:
+            unlink_below(directory, *place, entry.name)
 
 
 def _open_sealer(key: Path, make_sealer: MakeSealer) -> Sealer | None:

@@ -122,7 +122,7 @@ def _remove_log(log: str) -> None:
     """Remove a log that the runtime names. If its path leads through no directory of ours, it is no log of ours."""
     logs, (pod, container, file) = split_end(log, LOG_DEPTH)
     try:
-        entries = list_directory(logs, pod, container)
+        entries = list_directory(logs, pod, container, one_mount=True)
     except FileError as error:
         if error.errno != errno.ENOTDIR:
             raise

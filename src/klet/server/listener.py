@@ -19,6 +19,8 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 from klet.api.validation.formats import parse_ip
 from klet.errors import KletError
+from klet.host.errors import FileError
+from klet.host.files import remove_file
 from klet.host.listening import find_listener
 from klet.model.tracing import Tracer
 from klet.server.accept import accept_connections
@@ -128,7 +130,13 @@ class SocketListener:
                 await accept_connections(listener, make_connection, clock=self._clock)
         finally:
             listener.close()
-            self._path.unlink(missing_ok=True)
+            self._remove()
+
+    def _remove(self) -> None:
+        try:
+            remove_file(self._path)
+        except FileError as error:
+            logger.warning("The socket of the agent's API stays", extra={"error": str(error)})
 
     def _bind(self) -> socket.socket:
         """Bind with mode 0600 from the first instant, in place of the socket of a previous run.
@@ -139,12 +147,15 @@ class SocketListener:
         try:
             listener.settimeout(0)
             coming = self._path.with_suffix(".new")
-            coming.unlink(missing_ok=True)
+            remove_file(coming)
             # fchmod before bind sets the mode that the socket file is created with.
             os.fchmod(listener.fileno(), 0o600)
             listener.bind(str(coming))
             listener.listen(BACKLOG)
             coming.rename(self._path)
+        except FileError as error:
+            listener.close()
+            raise ListenError(f"cannot listen on {self._path}: {error}") from error
         except OSError as error:
             listener.close()
             raise ListenError(f"cannot listen on {self._path}: {error.strerror}") from error

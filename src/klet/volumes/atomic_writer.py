@@ -68,13 +68,15 @@ class Written(NamedTuple):
     """When to write again to remove the previous files; None if there are none."""
 
 
-def write_payload(target: Path, payload: Payload, *, now: datetime, own: Callable[[], None]) -> Written:
-    """Make the directory hold exactly the payload.
+def write_payload(
+    target: Path, payload: Payload, *, now: datetime, own: Callable[[], None], one_mount: bool = False
+) -> Written:
+    """Make the directory hold exactly the payload. With `one_mount` nothing may be mounted at it: MountInTree.
 
     `own` is called after the files are written and before they can be seen, to give them their owner.
     """
     files = clean_payload(payload)
-    with doing(_ACTION, target), open_volume(target, action=_ACTION) as directory:
+    with doing(_ACTION, target), open_volume(target, action=_ACTION, one_mount=one_mount) as directory:
         volume = _Volume(target, directory)
         is_new = not volume.holds(files)
         before = volume.current()  # read before the write, which replaces it

@@ -8,11 +8,11 @@ from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.errors import KletError
 from klet.host.contained import make_beneath
-from klet.host.errors import HostError
+from klet.host.errors import HostError, MountInTree
 from klet.model.pods import PodUID
 from klet.volumes.atomic_writer import Payload, clean_payload, write_payload
 from klet.volumes.errors import VolumeSetupError
-from klet.volumes.media import ScratchRules
+from klet.volumes.media import DISK, ScratchRules
 from klet.volumes.names import Layout
 from klet.volumes.ownership import Ownership, change_ownership
 from klet.volumes.plugins.base import MountRequest
@@ -65,7 +65,11 @@ class GeneratedFiles:
                 change_ownership(scratch.path, Ownership(scratch.group, read_only=True))
 
         try:
-            return write_payload(scratch.path, payload, now=self._clock.now(), own=own).clear_at
+            return write_payload(
+                scratch.path, payload, now=self._clock.now(), own=own, one_mount=scratch.medium == DISK
+            ).clear_at
+        except MountInTree:
+            raise  # what is mounted there is not ours to take down
         except KletError:
             if not request.is_remount:
                 # What cannot be taken down now is taken down when the pod ends; report the first failure.

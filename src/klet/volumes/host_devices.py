@@ -91,13 +91,15 @@ class DeviceFiles:
         if loop is not None:
             self._loops.release(loop)
         try:
-            with open_directory(self._root, *self._names(mapping.map_path)) as directory:
+            root, names = self._place(Path(mapping.map_path))
+            with open_directory(root, *names, one_mount=True) as directory:
                 _unbind(directory, mapping.uid, shown)
         except FileMissing:
             return
 
     def unlink(self, mapping: BlockMapping) -> None:
-        unlink_below(self._root, *self._names_of(mapping.link))
+        root, names = self._place(mapping.link)
+        unlink_below(root, *names)
 
     def mapped(self, map_path: str) -> list[str]:
         names = self._names(map_path)
@@ -109,7 +111,8 @@ class DeviceFiles:
             return []
 
     def remove_map(self, map_path: str) -> None:
-        remove_below(self._root, *self._names(map_path))
+        root, names = self._place(Path(map_path))
+        remove_below(root, *names)
 
     def _bind(self, directory: int, name: str, device: Path, shown: Path) -> None:
         if _is_device(directory, name):
@@ -134,9 +137,9 @@ class DeviceFiles:
             os.close(source)
 
     def _make_link(self, link: Path, device: Path) -> None:
-        *above, name = self._names_of(link)
-        make_directories(self._root, *above, mode=MODE)
-        with open_directory(self._root, *above) as directory, doing("link", link):
+        root, (*above, name) = self._place(link)
+        make_directories(root, *above, mode=MODE)
+        with open_directory(root, *above, one_mount=True) as directory, doing("link", link):
             with suppress(FileNotFoundError):
                 os.unlink(_NEW_LINK, dir_fd=directory)
             os.symlink(device, _NEW_LINK, dir_fd=directory)
@@ -144,6 +147,11 @@ class DeviceFiles:
 
     def _names(self, map_path: str) -> tuple[str, ...]:
         return self._names_of(Path(map_path))
+
+    def _place(self, path: Path) -> tuple[Path, tuple[str, ...]]:
+        """Return the directory of all pods or plugins, and the names below. A disk may be mounted on these two."""
+        first, *names = self._names_of(path)
+        return self._root / first, tuple(names)
 
     def _names_of(self, path: Path) -> tuple[str, ...]:
         """Return the names of a path below the agent's root; all others are refused."""

@@ -3,14 +3,13 @@
 import logging
 import os
 import re
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from klet.errors import KletError
 from klet.host.errors import FileMissing, MountError
-from klet.host.files import read_text
+from klet.host.files import read_text, scratch_directory
 from klet.host.filesystems import filesystem_type, is_mount_root
 from klet.host.mountinfo import find_references
 from klet.host.mounts import bind, list_mounts, mount, restrict_bind, unmount
@@ -83,10 +82,10 @@ def has_noswap(release: str, *, in_user_namespace: bool) -> bool | None:
 
 
 def _try_noswap(root: Path) -> bool:
-    with doing("try a mount below", root), tempfile.TemporaryDirectory(prefix="tmpfs-noswap-test-", dir=root) as path:
+    with doing("try a mount below", root), scratch_directory(root, prefix="tmpfs-noswap-test-") as path:
         try:
-            mount("tmpfs", Path(path), fs_type="tmpfs", options=("noswap",))
+            mount("tmpfs", path, fs_type="tmpfs", options=("noswap",))
         except MountError:
             return False
-        unmount(Path(path))
+        unmount(path)
         return True

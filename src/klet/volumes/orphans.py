@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from klet.errors import KletError
 from klet.host.beneath import list_directory, open_directory, remove_below
 from klet.host.errors import FileMissing, HostError
-from klet.host.filesystems import is_mount_root
+from klet.host.mount_ids import look_at, mount_id
 from klet.model.pods import PodUID
 from klet.model.volumes import SUB_PATHS
 from klet.volumes.disk import find_volumes
@@ -114,7 +114,7 @@ def _sub_paths(directory: Path) -> list[tuple[tuple[str, ...], bool]]:
             ((*names, entry.name), entry.is_directory)
             for names, is_directory in level
             if is_directory
-            for entry in list_directory(directory.parent, directory.name, *names)
+            for entry in list_directory(directory.parent, directory.name, *names, one_mount=True)
         ]
     return level
 
@@ -132,10 +132,14 @@ def _remove_directories(directory: Path, *names: str) -> None:
 def _remove_empty(parent: int, name: str, shown: Path, *, depth: int) -> None:
     if depth > DEEPEST:
         raise OrphanKept(f"cannot delete directory {shown}: it is too deep")
-    if is_mount_root(Path(f"/proc/self/fd/{parent}/{name}")):
+    mount = mount_id(parent)
+    if look_at(parent, name).mount != mount:
         raise OrphanKept(f"cannot delete directory {shown}: it is a mount point")
     directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
+        # Again, by descriptor: something may have been mounted since.
+        if mount_id(directory) != mount:
+            raise OrphanKept(f"cannot delete directory {shown}: it is a mount point")
         with os.scandir(directory) as entries:
             below = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
         for each in below:
@@ -146,7 +150,7 @@ def _remove_empty(parent: int, name: str, shown: Path, *, depth: int) -> None:
 
 
 def _parent(directory: Path, names: tuple[str, ...]) -> AbstractContextManager[int]:
-    return open_directory(directory.parent, directory.name, *names[:-1])
+    return open_directory(directory.parent, directory.name, *names[:-1], one_mount=True)
 
 
 def _names(directory: Path, uid: PodUID) -> list[str]:

@@ -9,18 +9,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from klet.host.beneath import make_directories, open_directory, open_regular_in, remove_below, split_end, unlink_below
-from klet.host.errors import FileMissing, file_error
+from klet.host.beneath import (
+    make_directories,
+    open_directory,
+    open_regular_in,
+    remove_below,
+    remove_empty_below,
+    split_end,
+    unlink_below,
+)
 
 DEPTH: Final = 4
 """`<uid>/volumes/<plugin>/<name>`, and `<uid>/plugins/<plugin>/<name>` for its marker's directory."""
 
 
 @contextmanager
-def open_volume(path: Path, *, action: str = "open", depth: int = DEPTH) -> Iterator[int]:
-    """Yield a descriptor of a volume's directory. An error names what it was needed for."""
+def open_volume(path: Path, *, action: str = "open", depth: int = DEPTH, one_mount: bool = False) -> Iterator[int]:
+    """Yield a descriptor of a volume's directory. An error names what it was needed for. `one_mount`: see beneath."""
     root, names = split_end(str(path), depth)
-    with open_directory(root, *names, action=action) as found:
+    with open_directory(root, *names, action=action, one_mount=one_mount) as found:
         readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
         try:
             yield readable
@@ -55,13 +62,7 @@ def remove_volume(path: Path) -> None:
 def remove_empty_volume(path: Path) -> None:
     """Remove a volume's directory, which must be empty; one that is gone is fine."""
     root, names = split_end(str(path), DEPTH)
-    try:
-        with open_directory(root, *names[:-1]) as parent:
-            os.rmdir(names[-1], dir_fd=parent)
-    except (FileMissing, FileNotFoundError):
-        return
-    except OSError as error:
-        raise file_error("remove", path, error) from error
+    remove_empty_below(root, *names)
 
 
 def make_marker(marker: Path) -> None:

@@ -95,7 +95,7 @@ async def test_a_write_that_fails_raises_in_the_caller(open_again, tmp_path):
 async def test_half_a_file_of_a_killed_writer_goes(open_again, tmp_path):
     store = await open_again()
     await store.secrets.keep("ns/s", None, version="-")
-    left = tmp_path / "offline" / "secrets" / ".x.json.abcdef"
+    left = tmp_path / "offline" / "secrets" / ".x.json.0123456789ab"
     left.write_bytes(b"half")
     await open_again()
     assert not left.exists()

@@ -9,7 +9,7 @@ from typing import Final
 
 from klet.certs.maker import AuthorityFiles, CertificateMaker
 from klet.certs.messages import Pair, Purpose, Template
-from klet.host.files import sync_directory, write_atomic
+from klet.host.files import remove_file, sync_directory, write_atomic
 
 LIFETIME: Final = timedelta(days=3650)
 """As long as a node may live; `klet down --purge` and the next `klet up` make new ones."""
@@ -30,7 +30,7 @@ async def ensure_identities(directory: Path, *, node: str, maker: CertificateMak
     if is_known and _is_there(owner):
         return False
     if not is_known:
-        owner.certificate_file.unlink(missing_ok=True)  # of an authority that is gone
+        remove_file(owner.certificate_file)  # of an authority that is gone
         _write(authority, await maker.authority(f"{node}-ca", lifetime=LIFETIME))
     pair = await maker.leaf(OWNER, authority=authority, purpose=Purpose.CLIENT, lifetime=LIFETIME)
     _write(owner, pair)
@@ -44,7 +44,7 @@ def _is_there(files: AuthorityFiles) -> bool:
 def _write(files: AuthorityFiles, pair: Pair) -> None:
     """Write the pair, the certificate last: where it is, the key belongs to it."""
     files.key_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    files.certificate_file.unlink(missing_ok=True)
+    remove_file(files.certificate_file)
     sync_directory(files.key_file.parent)  # before the new key is there
     write_atomic(files.key_file, pair.key.encode(), mode=_KEY_MODE)
     write_atomic(files.certificate_file, pair.certificate.encode(), mode=_CERTIFICATE_MODE)

@@ -32,7 +32,8 @@ from klet.cli.node.processes import (
 )
 from klet.cli.node.services import NodeService, plan_services, read_services, restart_delay
 from klet.host.errors import HostError
-from klet.host.files import remove_file, write_atomic
+from klet.host.files import mount_in_tree, remove_file, write_atomic
+from klet.host.mount_ids import is_in_directory
 
 logger = logging.getLogger(__name__)
 
@@ -191,10 +192,19 @@ def trim_log(path: Path, *, limit: int) -> None:
     """Move a long log aside. The daemon keeps its open file, so the content is copied and the file emptied."""
     try:
         if path.exists() and path.stat().st_size > limit:
-            shutil.copyfile(path, path.with_name(f"{path.name}.1"))
-            os.truncate(path, 0)
-    except OSError as error:
+            _move_aside(path, path.with_name(f"{path.name}.1"))
+    except (OSError, HostError) as error:
         logger.error("Log not moved aside", extra={"log": str(path), "error": str(error)})
+
+
+def _move_aside(path: Path, aside: Path) -> None:
+    with open(path, "r+b") as log:
+        if not is_in_directory(log.fileno(), path.parent):
+            raise mount_in_tree("empty", path)
+        remove_file(aside)
+        with open(aside, "xb") as kept:
+            shutil.copyfileobj(log, kept)
+        os.ftruncate(log.fileno(), 0)
 
 
 async def supervise(services: Path, pids: Path) -> int:

@@ -34,7 +34,8 @@ from klet.host.cgroups.layout import CgroupMode, detect_layout
 from klet.host.cgroups.manager import CgroupManager, NoUnits
 from klet.host.cgroups.names import parse_cgroupfs
 from klet.host.cgroups.v2 import V2Hierarchy
-from klet.host.files import remove_file, remove_tree, write_text
+from klet.host.files import remove_content, remove_file, remove_tree, write_text
+from klet.host.filesystems import is_mount_root
 from klet.host.mountinfo import is_bound_on_itself
 from klet.host.mounts import list_mounts, unmount, unmount_tree
 from klet.host.processes import run_process
@@ -93,8 +94,7 @@ class Teardown:
         """Stop the pods with their grace periods: the agent does when their manifests go, the runtime does the rest."""
         paths = self._node.paths
         if paths.manifests.is_dir():
-            for manifest in paths.manifests.iterdir():
-                remove_tree(manifest)
+            remove_content(paths.manifests)
         remove_file(paths.applied)
         if not await self._runtime_answers():
             return 0
@@ -193,7 +193,7 @@ class Teardown:
 def purge(node: LocalNode) -> None:
     """Remove the state directory; nothing of the node runs or is mounted any more. A mount point is only emptied."""
     state = node.paths.state
-    if not state.is_mount():
+    if not state.exists() or not is_mount_root(state):
         remove_tree(state)
         return
     for entry in state.iterdir():

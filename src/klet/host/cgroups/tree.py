@@ -7,6 +7,8 @@ from pathlib import Path
 
 from klet.host.errors import CgroupBusy, CgroupError, FileError, FileMissing
 from klet.host.files import read_text
+from klet.host.filesystems import is_mount_root
+from klet.host.mount_ids import is_in_directory
 
 # A cgroup that goes away while it is read answers with one of these.
 _GONE = frozenset({errno.ENOENT, errno.ENODEV})
@@ -83,8 +85,10 @@ def remove_tree(directory: Path) -> None:
     """Remove a cgroup and its children, one attempt; one that is gone is fine, one with processes is CgroupBusy."""
     if _rmdir(directory):
         return
+    if _is_mounted(directory):
+        raise CgroupBusy(f"cannot remove cgroup {directory}: it is a mount point")
     for current in reversed(_walk(directory)):
-        if not _rmdir(current):
+        if not _rmdir_beside(directory, current):
             raise CgroupBusy(f"cannot remove cgroup {current}: it still holds processes or children")
 
 
@@ -105,11 +109,22 @@ def read_if_there(path: Path) -> str | None:
 
 
 def _walk(directory: Path) -> list[Path]:
-    """Return a cgroup and all below it, parents first. Without recursion: its processes choose the depth."""
+    """Return a cgroup and all below it, parents first. Without recursion: its processes choose the depth.
+
+    What somebody has mounted below is not entered: it may show the cgroups of others.
+    """
     found = [directory]
     for current in found:
-        found.extend(current / name for name in child_names(current))
+        children = (current / name for name in child_names(current))
+        found.extend(child for child in children if not _is_mounted(child))
     return found
+
+
+def _is_mounted(directory: Path) -> bool:
+    try:
+        return is_mount_root(directory)
+    except FileMissing:
+        return False
 
 
 def _own_pids(directory: Path) -> Iterable[int]:
@@ -118,9 +133,26 @@ def _own_pids(directory: Path) -> Iterable[int]:
     return () if text is None else (int(line) for line in text.split())
 
 
-def _rmdir(directory: Path) -> bool:
+def _rmdir_beside(top: Path, directory: Path) -> bool:
+    """Remove a cgroup on the mount that holds the top one: something may have been mounted in between by now."""
     try:
-        directory.rmdir()
+        above = os.open(directory.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in _GONE:
+            return True
+        raise CgroupError(f"cannot remove cgroup {directory}: {error.strerror}") from error
+    try:
+        if not is_in_directory(above, top.parent):
+            raise CgroupBusy(f"cannot remove cgroup {directory}: something is mounted above it")
+        return _rmdir(directory, above=above)
+    finally:
+        os.close(above)
+
+
+def _rmdir(directory: Path, *, above: int | None = None) -> bool:
+    """Remove an empty cgroup, by its name in an open directory if there is one; False if it is in use."""
+    try:
+        os.rmdir(directory if above is None else directory.name, dir_fd=above)
     except FileNotFoundError:
         return True
     except OSError as error:

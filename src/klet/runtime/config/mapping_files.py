@@ -4,9 +4,9 @@ import logging
 from pathlib import Path
 
 from klet.aio.threads import Threads
-from klet.host.beneath import list_directory, read_end
+from klet.host.beneath import list_directory, read_end, unlink_below
 from klet.host.errors import FileError, FileMissing
-from klet.host.files import remove_file, write_atomic
+from klet.host.files import write_atomic
 from klet.model.pods import PodUID
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class PodMappingFiles:
         await self._threads.run(_write, self._path(uid), data)
 
     async def remove(self, uid: PodUID) -> None:
-        await self._threads.run(remove_file, self._path(uid))
+        await self._threads.run(unlink_below, self._pods, uid, MAPPINGS_FILE)
 
     def _path(self, uid: PodUID) -> Path:
         return self._pods / uid / MAPPINGS_FILE

@@ -7,7 +7,14 @@ import os
 from pathlib import Path
 from typing import Final
 
-from klet.host.beneath import list_directory, make_directories, open_directory, open_regular_in, unlink_below
+from klet.host.beneath import (
+    list_directory,
+    make_directories,
+    open_directory,
+    open_regular_in,
+    remove_empty_below,
+    unlink_below,
+)
 from klet.host.errors import FileMissing, file_error
 from klet.host.filesystems import is_mount_root
 from klet.volumes.csi.places import DATA_FILE, Place
@@ -53,7 +60,7 @@ def write_data(directory: Place, data: VolumeData) -> None:
     """Write the file of a volume, at once as a whole; one that says the same is left alone."""
     content = encode_volume_data(data)
     shown = directory.path / DATA_FILE
-    with open_directory(directory.root, *directory.names) as found:
+    with open_directory(directory.root, *directory.names, action="write to", one_mount=True) as found:
         if _read(found, shown) == content:
             return
         try:
@@ -98,13 +105,7 @@ def remove_data(directory: Place) -> None:
 
 def remove_empty(place: Place) -> None:
     """Remove an empty directory; one that is gone is fine."""
-    try:
-        with open_directory(place.root, *place.parent.names) as parent:
-            os.rmdir(place.names[-1], dir_fd=parent)
-    except (FileMissing, FileNotFoundError):
-        return
-    except OSError as error:
-        raise file_error("remove", place.path, error) from error
+    remove_empty_below(place.root, *place.names)
 
 
 def list_places(place: Place) -> list[Place]:

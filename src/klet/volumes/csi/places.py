@@ -77,7 +77,7 @@ class CsiLayout(Struct, frozen=True):
     @property
     def drivers(self) -> Place:
         """Return the directory of all drivers, and of their block volumes."""
-        return Place(self.root, ("plugins", *PLUGIN.split("/")))
+        return Place(self.root / "plugins", tuple(PLUGIN.split("/")))
 
     @property
     def blocks(self) -> Place:
