@@ -12,13 +12,12 @@ from klet.api.storage import PersistentVolume
 from klet.api.validation.formats import dns_subdomain
 from klet.api.volume import Volume
 from klet.volumes.errors import ClaimError
-from klet.volumes.spec import VolumeSpec
+from klet.volumes.spec import BLOCK, VolumeSpec
 from klet.volumes.usage import device_volumes, mounted_volumes, used_volumes
 
 PVC_PROTECTION: Final = "kubernetes.io/pvc-protection"
 BOUND: Final = "Bound"
 FILESYSTEM: Final = "Filesystem"
-BLOCK: Final = "Block"
 
 
 class ClaimUse(Struct, frozen=True):

@@ -4,9 +4,14 @@ VolumeSetupError
 ├── NoPlugin      a kind of volume that this node does not know
 ├── ClaimError    a claim that leads to no volume for this pod
 ├── StepFailed    a step of mounting other than the set-up failed
+├── UncertainProgress   it may have been done all the same: it is undone once nobody wants it
+├── TransientFailure    nothing was tried, because something that it needs is not there yet
+├── FilesystemMismatch  the device has another filesystem than the volume says
 ├── BadPath       a file name that a payload must not have
 ├── WaitFailed    not everything was mounted, or unmounted, in time
 └── OrphanKept    a pod's directory that cannot be removed yet
+
+Of an operation that a plugin was asked for, every other KletError is final: it has not been done.
 """
 
 from collections.abc import Iterator
@@ -50,6 +55,18 @@ class StepFailed(VolumeSetupError):
     def __init__(self, step: MountStep, message: str) -> None:
         super().__init__(message)
         self.step = step
+
+
+class UncertainProgress(VolumeSetupError):
+    """It may have been done all the same: a timeout, or an error of gRPC after which a driver may go on."""
+
+
+class TransientFailure(VolumeSetupError):
+    """Nothing was tried, because something is not there yet: the driver, or the object that says how."""
+
+
+class FilesystemMismatch(VolumeSetupError):
+    """The device has another filesystem than the volume says."""
 
 
 class BadPath(VolumeSetupError):

@@ -59,6 +59,13 @@ class Layout(Struct, frozen=True):
     def volume(self, uid: PodUID, plugin: str, name: str) -> Path:
         return self.volumes(uid) / escape(plugin) / name
 
+    def devices(self, uid: PodUID) -> Path:
+        return self.pod(uid) / "volumeDevices"
+
+    def device(self, uid: PodUID, plugin: str, name: str) -> Path:
+        """Return the link to the device that a pod has of a block volume."""
+        return self.devices(uid) / escape(plugin) / name
+
     def marker(self, uid: PodUID, name: str) -> Path:
         """Return the file that marks a scratch directory as set up."""
         return self.pod(uid) / "plugins" / escape(EMPTY_DIR) / name / READY

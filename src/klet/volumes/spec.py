@@ -9,6 +9,7 @@ from klet.api.volume import Volume
 from klet.model.volumes import volume_gid
 
 MOUNT_OPTIONS: Final = "volume.beta.kubernetes.io/mount-options"
+BLOCK: Final = "Block"
 READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 
 
@@ -20,11 +21,18 @@ class VolumeSpec(Struct, frozen=True):
     persistent: PersistentVolume | None = None
     read_only: bool = False
     """The pod claims it for reading only. Other volumes say that themselves, where they can."""
+    is_migrated: bool = False
+    """It was one of a kind that a CSI driver has taken over, and is that driver's now. Inline ones never grow."""
 
     @property
     def name(self) -> str:
         """Return its name on disk and in messages (upstream: inner spec name)."""
         return self.volume.name if self.persistent is None else self.persistent.metadata.name
+
+    @property
+    def is_block(self) -> bool:
+        """Return whether containers have it as a device instead of a directory."""
+        return self.persistent is not None and self.persistent.spec.volume_mode == BLOCK
 
     @property
     def gid(self) -> str:
