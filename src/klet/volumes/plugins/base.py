@@ -259,6 +259,15 @@ class StagedPlugin(VolumePlugin):
         """Return where its device is mounted for all pods. A failure is a KletError."""
         raise VolumeSetupError(f"volume {spec.name} has no device to mount")
 
+    async def find_devices(self, mounts: Sequence[MountEntry]) -> Sequence[VolumeSpec]:  # noqa: ARG002 - none
+        """Return the devices that a previous run of the agent has mounted or staged, or has begun to, a spec for each.
+
+        From the disk and the mount table alone, also where no pod has a directory of it any more: a run that was
+        killed between the last `tear_down` and `unmount_device` leaves such ones. A spec is enough to name the device
+        and for `device_mount_path` or `global_map_path` (`spec.is_block`). One that cannot be read is logged.
+        """
+        return ()
+
     async def mount_device(self, request: StageRequest) -> None:
         """Mount the device for all pods (CSI: stage)."""
         raise VolumeSetupError(f"volume {request.spec.name} has no device to mount")
