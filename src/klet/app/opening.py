@@ -37,6 +37,9 @@ from klet.host.listening import HostSockets
 from klet.host.machine.cache import MachineCache
 from klet.host.machine.filesystems import FilesystemReader
 from klet.host.oom_counts import CgroupOomCounts, counter_place
+from klet.host.storage.iscsi_sessions import IscsiSessions
+from klet.host.storage.scsi import DiskTree
+from klet.host.storage.tools import HostTools, search_path
 from klet.host.subordinate_ids import read_granted_ids
 from klet.host.usage_host import UsageHost
 from klet.images.node_logins import NodeLoginFiles
@@ -74,7 +77,7 @@ from klet.runtime.quirks.lost_tasks import NAMESPACE, ContainerdTasks, LostTaskR
 from klet.runtime.runtime_class import KnownRuntimeClasses, RuntimeHandlers
 from klet.status.checkpoint import SavedStateFormat
 from klet.sync.loop import ChangeSource
-from klet.volumes.build import VolumePorts, build_plugins
+from klet.volumes.build import StoragePorts, VolumePorts, build_plugins
 from klet.volumes.directories import PodDirectories
 from klet.volumes.host_mounter import HostMounter, find_noswap
 from klet.volumes.names import Layout
@@ -407,6 +410,9 @@ async def open_volumes(
         certificates=objects.certificates,
         node=node,
         mounter=HostMounter(),
+        storage=StoragePorts(
+            tools=HostTools(search=search_path(os.environ)), disks=DiskTree(), sessions=IscsiSessions()
+        ),
         recorder=recorder,
         threads=threads,
         clock=clock,

@@ -78,6 +78,7 @@ from klet.sync.loop import ChangeSource
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.in_process import run_in_process
 from klet.testing.mounts import NotedMounts
+from klet.testing.no_storage import no_storage
 from klet.volumes.build import VolumePorts
 
 T = TypeVar("T")
@@ -335,6 +336,7 @@ class SimulatedNode:
             certificates=objects.certificates,
             node=node,
             mounter=self.directories.mounts,
+            storage=no_storage(self.directories.root),
             recorder=recorder,
             threads=self.directories.threads,
             clock=self.clock,

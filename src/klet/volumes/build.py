@@ -11,9 +11,17 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.node import Node
+from klet.host.storage.disk_formats import DiskFormats
+from klet.host.storage.iscsi_sessions import IscsiSessions
+from klet.host.storage.mount_tool import MountTool
+from klet.host.storage.scsi import DiskTree
+from klet.host.storage.tools import HostTools
 from klet.model.causes import CauseRecorder
 from klet.model.roles import Allocations, NodeResources, ObjectReader
+from klet.volumes.device_mounts import DeviceMounts, MountPoints, Unmounter
+from klet.volumes.fc import FcDisks
 from klet.volumes.generated_files import GeneratedFiles
+from klet.volumes.iscsi.attacher import IscsiAttacher
 from klet.volumes.local_directories import Binder, LocalDirectories
 from klet.volumes.manager import VolumeDisk, VolumeManager
 from klet.volumes.media import ScratchRules
@@ -22,9 +30,13 @@ from klet.volumes.plugins.base import VolumePlugin
 from klet.volumes.plugins.config_map import ConfigMapPlugin
 from klet.volumes.plugins.downward_api import DownwardApiPlugin
 from klet.volumes.plugins.empty_dir import EmptyDirPlugin
+from klet.volumes.plugins.fc import FcPlugin
+from klet.volumes.plugins.git_repo import GitRepoPlugin
 from klet.volumes.plugins.host_path import HostPathPlugin
 from klet.volumes.plugins.image import ImagePlugin
+from klet.volumes.plugins.iscsi import IscsiPlugin
 from klet.volumes.plugins.local import LocalPlugin
+from klet.volumes.plugins.nfs import NfsPlugin
 from klet.volumes.plugins.projected import CertificateReader, ProjectedPlugin, TokenReader, TrustReader
 from klet.volumes.plugins.secret import SecretPlugin
 from klet.volumes.pod_claims import ClaimReader, PodClaims
@@ -33,8 +45,19 @@ from klet.volumes.scratch import Mounter, ScratchDirectories
 from klet.volumes.state import build_boards
 
 
-class VolumeMounter(Mounter, Binder, Protocol):
+class VolumeMounter(Mounter, Binder, MountPoints, Protocol):
     """All mounts that volumes are made of."""
+
+    def unmount(self, target: Path, *, force: bool = False) -> bool: ...
+
+
+class StoragePorts(Struct, frozen=True, kw_only=True):
+    """What volumes on other machines, and on disks, need from outside."""
+
+    tools: HostTools
+    disks: DiskTree
+    sessions: IscsiSessions
+    table: Path = Path("/proc/self/mountinfo")
 
 
 class VolumePorts(Struct, frozen=True, kw_only=True):
@@ -47,6 +70,7 @@ class VolumePorts(Struct, frozen=True, kw_only=True):
     certificates: CertificateReader
     node: NodeResources
     mounter: VolumeMounter
+    storage: StoragePorts
     recorder: CauseRecorder
     threads: Threads
     clock: Clock
@@ -62,6 +86,8 @@ def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
     layout = Layout(ports.root)
     scratches = ScratchDirectories(mounter=ports.mounter)
     rules = ScratchRules(node=ports.node, noswap=ports.noswap)
+    directories = LocalDirectories(layout=layout, binder=ports.mounter)
+    disks = build_disk_mounts(ports, directories)
     files = GeneratedFiles(layout=layout, scratches=scratches, rules=rules, threads=ports.threads, clock=ports.clock)
     return (
         EmptyDirPlugin(layout=layout, scratches=scratches, rules=rules, threads=ports.threads),
@@ -80,11 +106,47 @@ def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
         ),
         LocalPlugin(
             layout=layout,
-            directories=LocalDirectories(layout=layout, binder=ports.mounter),
+            directories=directories,
+            mounts=disks,
             recorder=ports.recorder,
             threads=ports.threads,
         ),
+        *_network_plugins(ports, disks),
+        GitRepoPlugin(layout=layout, threads=ports.threads),
         *((ImagePlugin(),) if ports.has_images else ()),
+    )
+
+
+def build_disk_mounts(ports: VolumePorts, directories: LocalDirectories) -> DeviceMounts:
+    tools = MountTool(tools=ports.storage.tools, threads=ports.threads, table=ports.storage.table)
+    return DeviceMounts(
+        directories=directories,
+        disks=DiskFormats(tools=ports.storage.tools, mounts=tools),
+        points=ports.mounter,
+        unmounter=Unmounter(points=ports.mounter, threads=ports.threads),
+        threads=ports.threads,
+    )
+
+
+def _network_plugins(ports: VolumePorts, disks: DeviceMounts) -> tuple[VolumePlugin, ...]:
+    layout, storage, threads = Layout(ports.root), ports.storage, ports.threads
+    attacher = IscsiAttacher(
+        tools=storage.tools, disks=storage.disks, sessions=storage.sessions, threads=threads, clock=ports.clock
+    )
+    return (
+        NfsPlugin(
+            layout=layout,
+            mounter=MountTool(tools=storage.tools, threads=threads, table=storage.table),
+            unmounter=Unmounter(points=ports.mounter, threads=threads),
+            threads=threads,
+        ),
+        IscsiPlugin(layout=layout, mounts=disks, threads=threads, attacher=attacher, objects=ports.objects),
+        FcPlugin(
+            layout=layout,
+            mounts=disks,
+            threads=threads,
+            disks=FcDisks(tools=storage.tools, disks=storage.disks, threads=threads, clock=ports.clock),
+        ),
     )
 
 

@@ -30,10 +30,10 @@ class HostMounter:
         with open_volume(target) as found:
             mount(source, Path(f"/proc/self/fd/{found}"), fs_type=fs_type, options=options, shown=target)
 
-    def unmount(self, target: Path) -> bool:
+    def unmount(self, target: Path, *, force: bool = False) -> bool:
         try:
             with beside(target) as path:
-                return unmount(path, shown=target)
+                return unmount(path, force=force, shown=target)
         except FileMissing:
             return False
 

@@ -9,8 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from klet.host.beneath import make_directories, open_directory, open_regular_in, remove_below, split_end, unlink_below
-from klet.host.errors import FileMissing, file_error
+from klet.host.beneath import (
+    make_directories,
+    open_directory,
+    open_regular_in,
+    remove_below,
+    remove_empty_below,
+    split_end,
+    unlink_below,
+)
+from klet.host.errors import FileMissing
 
 DEPTH: Final = 4
 """`<uid>/volumes/<plugin>/<name>`, and `<uid>/plugins/<plugin>/<name>` for its marker's directory."""
@@ -36,6 +44,18 @@ def beside(path: Path) -> Iterator[Path]:
         yield Path(f"/proc/self/fd/{parent}/{names[-1]}")
 
 
+def resolved_volume(path: Path) -> str | None:
+    """Return a volume's path as the mount table has it, without looking at the volume itself; None if it is not there.
+
+    Links in the administrator's part of the path are resolved, below that there are none.
+    """
+    try:
+        with beside(path) as found:
+            return str(found.parent.readlink() / path.name)
+    except FileMissing:
+        return None
+
+
 def make_volume(path: Path, *, mode: int) -> None:
     """Make a volume's directory with at least this mode; directories above are made as upstream makes them."""
     root, names = split_end(str(path), DEPTH)
@@ -55,13 +75,7 @@ def remove_volume(path: Path) -> None:
 def remove_empty_volume(path: Path) -> None:
     """Remove a volume's directory, which must be empty; one that is gone is fine."""
     root, names = split_end(str(path), DEPTH)
-    try:
-        with open_directory(root, *names[:-1]) as parent:
-            os.rmdir(names[-1], dir_fd=parent)
-    except (FileMissing, FileNotFoundError):
-        return
-    except OSError as error:
-        raise file_error("remove", path, error) from error
+    remove_empty_below(root, *names)
 
 
 def make_marker(marker: Path) -> None:

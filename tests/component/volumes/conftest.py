@@ -25,6 +25,7 @@ from klet.objectcache.cluster import build_cluster_objects
 from klet.objectcache.tokens import TokenCache
 from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.testing.mounts import NotedMounts
+from klet.testing.no_storage import no_storage
 from klet.volumes.build import ManagerPorts, VolumePorts, build_manager, build_plugins
 from klet.volumes.directories import PodDirectories
 from klet.volumes.keeper import VolumeKeeper
@@ -91,6 +92,7 @@ class VolumeNode:
             certificates=NoPodCertificates(),
             node=Resources(),
             mounter=self.mounter,
+            storage=no_storage(root),
             recorder=self.journal,
             threads=threads,
             clock=self.clock,

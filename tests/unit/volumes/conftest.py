@@ -14,6 +14,7 @@ from klet.objectcache.errors import TokenFailed
 from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.testing.clock import START, SteppingClock
 from klet.testing.mounts import NotedMounts
+from klet.testing.no_storage import no_storage
 from klet.volumes.build import VolumePorts, build_plugins
 
 
@@ -107,6 +108,7 @@ class Machine:
             certificates=NoPodCertificates(),
             node=Node(),
             mounter=self.mounter,
+            storage=no_storage(self.root),
             recorder=self.notes,
             threads=self.threads,
             clock=self.clock,
