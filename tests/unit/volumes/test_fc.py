@@ -21,7 +21,10 @@ def spec_of(**fields):
         pytest.param({"wwids": ["36", "37"]}, "[36 37]", "36-37", id="two identifiers"),
         pytest.param({"wwids": ["ATA disk"]}, "[ATA_disk]", "ATA_disk", id="a blank is what udev makes of it"),
         pytest.param(
-            {"targetWWNs": ["50a"], "wwids": ["36"]}, "[36]", "36", id="ports without a unit do not say which disk it is"
+            {"targetWWNs": ["50a"], "wwids": ["36"]},
+            "[36]",
+            "36",
+            id="ports without a unit do not say which disk it is",
         ),
     ],
 )

@@ -151,7 +151,12 @@ def test_other_directories_are_not_taken_for_disks(interface, name):
 
 def test_a_record_says_all_that_detaching_needs():
     disk = IscsiDisk(
-        volume="pv", portals=("10.0.0.1:3260", "10.0.0.2:3260"), iqn=IQN, lun=3, base_interface="eth", initiator="iqn.me"
+        volume="pv",
+        portals=("10.0.0.1:3260", "10.0.0.2:3260"),
+        iqn=IQN,
+        lun=3,
+        base_interface="eth",
+        initiator="iqn.me",
     )
     assert json.decode(encode_record(disk)) == {
         "VolName": "pv",
