@@ -36,6 +36,7 @@ OTHER_RESOURCES = frozenset(
         ("simulation/node.py", "containers"),  # what the node has for pods
         ("status/generate.py", "inputs"),  # what the board knows
         ("status/containers.py", "previous"),
+        ("volumes/expansion_plan.py", "storage"),  # of a claim
     }
 )
 """What has an attribute of that name and is no spec, by module and by the name that it goes by there."""

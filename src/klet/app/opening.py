@@ -3,12 +3,13 @@
 import logging
 import os
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
@@ -34,6 +35,7 @@ from klet.host.errors import HostError
 from klet.host.http_client import HttpClient
 from klet.host.kmsg import KMSG, KernelLog, KernelLogRefused
 from klet.host.listening import HostSockets
+from klet.host.loop_devices import LoopDevices
 from klet.host.machine.cache import MachineCache
 from klet.host.machine.filesystems import FilesystemReader
 from klet.host.oom_counts import CgroupOomCounts, counter_place
@@ -77,10 +79,14 @@ from klet.runtime.quirks.lost_tasks import NAMESPACE, ContainerdTasks, LostTaskR
 from klet.runtime.runtime_class import KnownRuntimeClasses, RuntimeHandlers
 from klet.status.checkpoint import SavedStateFormat
 from klet.sync.loop import ChangeSource
-from klet.volumes.build import StoragePorts, VolumePorts, build_plugins
+from klet.volumes.build import VolumePorts, build_flex_finder, build_plugins
 from klet.volumes.directories import PodDirectories
+from klet.volumes.host_devices import HostDevices
 from klet.volumes.host_mounter import HostMounter, find_noswap
 from klet.volumes.names import Layout
+from klet.volumes.plugin_board import PluginBoard
+from klet.volumes.plugins.base import VolumePlugin
+from klet.volumes.storage_plugins import StoragePorts
 
 logger = logging.getLogger(__name__)
 
@@ -413,6 +419,7 @@ async def open_volumes(
         storage=StoragePorts(
             tools=HostTools(search=search_path(os.environ)), disks=DiskTree(), sessions=IscsiSessions()
         ),
+        devices=HostDevices(root=settings.root, loops=LoopDevices(), threads=threads),
         recorder=recorder,
         threads=threads,
         clock=clock,
@@ -420,15 +427,22 @@ async def open_volumes(
         noswap=await threads.run(find_noswap, settings.root, in_user_namespace=in_user_namespace),
         has_images=settings.has_image_volumes,
     )
-    return build_volumes(ports, objects)
+    board = PluginBoard(build_plugins(ports))
+    finder = build_flex_finder(ports, settings.flex_drivers, board)
+    # Now, so that what a previous run has left of their volumes is known from the beginning.
+    await finder.probe()
+    return replace(build_volumes(ports, objects, board), flex=finder)
 
 
-def build_volumes(ports: VolumePorts, objects: NodeObjects) -> NodeVolumes:
+def build_volumes(ports: VolumePorts, objects: NodeObjects, plugins: Iterable[VolumePlugin]) -> NodeVolumes:
     return NodeVolumes(
-        plugins=build_plugins(ports),
+        plugins=plugins,
         directories=PodDirectories(layout=Layout(ports.root), threads=ports.threads),
+        layout=Layout(ports.root),
+        devices=ports.devices,
         claims=objects.claims,
         find_node=objects.find_node,
+        node=objects.node,
         objects=objects.referred,
         trust=objects.trust,
         certificates=objects.certificates,
@@ -449,5 +463,6 @@ def standalone_objects(runtime_handlers: Mapping[str, str]) -> NodeObjects:
         services=nothing,
         runtime_classes=KnownRuntimeClasses(handlers=runtime_handlers),
         find_node=lambda: None,
+        node=None,
         has_api=False,
     )

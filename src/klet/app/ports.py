@@ -4,7 +4,7 @@
 """
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -53,11 +53,15 @@ from klet.sync.cgroup_step import PodCgroupKeeper, QosKeeper
 from klet.sync.housekeeping import OrphanCgroups
 from klet.sync.loop import ChangeSource
 from klet.sync.pod_host_resources import PodDirectoryFiles
+from klet.volumes.build import VolumeClaims
+from klet.volumes.device_host import DeviceHost
+from klet.volumes.device_stage import NodeReader
+from klet.volumes.flex.probing import FlexFinder
 from klet.volumes.manager import VolumeDisk
+from klet.volumes.names import Layout
 from klet.volumes.orphans import PodRemover
 from klet.volumes.plugins.base import VolumePlugin
 from klet.volumes.plugins.projected import CertificateReader, TokenReader, TrustReader
-from klet.volumes.pod_claims import ClaimReader
 
 
 class PodFilesPort(ContainerFileMaker, RestartCounts, PodDirectoryFiles, Protocol):
@@ -88,7 +92,7 @@ class NodeObjects(Struct, frozen=True, kw_only=True):
     """What pods and their volumes can refer to."""
 
     referred: ReferredObjects
-    claims: ClaimReader
+    claims: VolumeClaims
     data: ObjectReader
     """The same, for the environment of containers."""
     tokens: TokenReader
@@ -98,6 +102,8 @@ class NodeObjects(Struct, frozen=True, kw_only=True):
     runtime_classes: RuntimeClasses
     find_node: Callable[[], Node | None]
     """The node as the API server has it."""
+    node: NodeReader | None
+    """The same, to be asked; None without an API server."""
     has_api: bool
 
 
@@ -120,10 +126,15 @@ class ContainerPorts(Struct, frozen=True, kw_only=True):
 class NodeVolumes(Struct, frozen=True, kw_only=True):
     """What the volumes of a node are made of."""
 
-    plugins: tuple[VolumePlugin, ...]
+    plugins: Iterable[VolumePlugin]
+    flex: FlexFinder | None = None
+    """Finds the drivers of flexVolume; None where there are none to find."""
     directories: VolumeDirectories
-    claims: ClaimReader
+    layout: Layout
+    devices: DeviceHost
+    claims: VolumeClaims
     find_node: Callable[[], Node | None]
+    node: NodeReader | None
     objects: ReferredObjects
     trust: ObjectChanges
     certificates: ObjectChanges

@@ -63,6 +63,7 @@ from klet.sync.traced_steps import TracedSteps
 from klet.sync.worker_roles import PodSteps
 from klet.sync.workers import PodWorkers
 from klet.volumes.build import ManagerPorts, build_manager
+from klet.volumes.flex.probing import FlexWatcher
 from klet.volumes.keeper import VolumeKeeper
 from klet.volumes.manager import VolumeManager
 from klet.volumes.orphans import OrphanedPods
@@ -225,6 +226,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     gc = _build_gc(ports, settings, boards, parts.remover, queries)
     shown = ports.volumes.objects, ports.volumes.trust, ports.volumes.certificates
     keeper = VolumeKeeper(objects=shown, volumes=manager)
+    finder = ports.volumes.flex
+    flex = () if finder is None else (FlexWatcher(finder=finder, volumes=manager, clock=ports.clock),)
     wakes = ObjectWaker(objects=ports.volumes.objects, pods=boards.pods, statuses=boards.statuses, workers=workers)
     logs = _build_logs(ports, settings, boards)
     oom = _build_oom(ports, boards, pleg)
@@ -251,7 +254,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         contact=ports.contact, prepare=ports.prepare_runtime, parts=(pleg, housekeeping, gc, walker, *logs)
     )
     return Agent(
-        parts=(saved_state, after_contact, checks, manager, keeper, workers, probes, *oom, wakes, loop),
+        parts=(saved_state, after_contact, checks, manager, keeper, *flex, workers, probes, *oom, wakes, loop),
         pods=boards.pods,
         allocations=boards.allocations,
         statuses=boards.statuses,
@@ -337,9 +340,14 @@ def _build_volumes(ports: Ports, settings: AgentSettings, boards: Boards) -> tup
         ManagerPorts(
             plugins=ports.volumes.plugins,
             claims=ports.volumes.claims,
+            layout=ports.volumes.layout,
             disk=ports.volumes.directories,
+            devices=ports.volumes.devices,
             allocations=boards.allocations,
             find_node=ports.volumes.find_node,
+            node=ports.volumes.node,
+            node_name=settings.node_name,
+            attaches=not settings.node.has_attach_controller,
             recorder=ports.recorder,
             refresh=settings.resync,
             randomness=ports.randomness,

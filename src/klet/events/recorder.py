@@ -195,7 +195,7 @@ class EventWriter:
             logger.warning("Events were not published: the API server took none", extra={"count": lost})
 
     def _make(self, finding: Finding, at: Time) -> Event:
-        involved = self._reference(finding.subject)
+        involved = finding.event_on or self._reference(finding.subject)
         kind = finding.decision.event_type
         assert kind is not None
         nanoseconds = int(self._clock.now().timestamp() * 1_000_000_000) + self._randomness.randrange(1000)

@@ -10,6 +10,7 @@ from typing import NewType, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
+from klet.api.references import ObjectReference
 from klet.model.reasons import AnyReason
 
 CauseId = NewType("CauseId", str)
@@ -42,6 +43,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     """What happens next, or what is waited for; empty when the decision ends the matter."""
     next_at: datetime | None = None
     """When that happens, if it is known."""
+    event_on: ObjectReference | None = None
+    """The object that has the Event, if that is not the subject: a claim of the pod, for instance."""
 
 
 class Cause(Struct, frozen=True, kw_only=True):

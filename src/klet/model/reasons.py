@@ -118,6 +118,17 @@ class Reason(StrEnum):
     FAILED_CREATE_POD_CONTAINER = "FailedCreatePodContainer", _WARNING
     FAILED_MOUNT = "FailedMount", _WARNING
     FAILED_UNMOUNT = "FailedUnmount"
+    FAILED_MAP_VOLUME = "FailedMapVolume", _WARNING
+    SUCCESSFUL_MOUNT_VOLUME = "SuccessfulMountVolume", _NORMAL
+    FAILED_ATTACH_VOLUME = "FailedAttachVolume", _WARNING
+    SUCCESSFUL_ATTACH_VOLUME = "SuccessfulAttachVolume", _NORMAL
+    VOLUME_NOT_ATTACHED = "VolumeNotAttached"
+    FAILED_DETACH_VOLUME = "FailedDetachVolume"
+    FAILED_UNMOUNT_DEVICE = "FailedUnmountDevice"
+    FAILED_MOUNT_ON_FILESYSTEM_MISMATCH = "FailedMountOnFilesystemMismatch", _WARNING
+    VOLUME_RESIZE_FAILED = "VolumeResizeFailed", _WARNING
+    FILE_SYSTEM_RESIZE_FAILED = "FileSystemResizeFailed", _WARNING
+    FILE_SYSTEM_RESIZE_SUCCESSFUL = "FileSystemResizeSuccessful", _NORMAL
     ALREADY_MOUNTED_VOLUME = "AlreadyMountedVolume", _WARNING
     VOLUMES_NOT_MOUNTED = "VolumesNotMounted"
     FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET = "FailedToRetrieveImagePullSecret", _WARNING

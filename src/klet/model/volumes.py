@@ -32,6 +32,8 @@ class HostVolume(Struct, frozen=True):
     """The group that can use it, as its PersistentVolume says; empty if it says nothing."""
     inner_name: str = ""
     """What its directories are called; empty if that is what the pod calls it."""
+    device: str = ""
+    """The link to its device, if containers have it as one; then it has no path."""
 
 
 class UsageSource(StrEnum):

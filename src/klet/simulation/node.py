@@ -75,11 +75,13 @@ from klet.simulation.fake_host import (
 from klet.simulation.fake_usage import MemoryUsageHost
 from klet.sources.merge import PodChangeKind, PodChanges
 from klet.sync.loop import ChangeSource
+from klet.testing.devices import MemoryDevices
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.in_process import run_in_process
 from klet.testing.mounts import NotedMounts
 from klet.testing.no_storage import no_storage
-from klet.volumes.build import VolumePorts
+from klet.volumes.build import VolumePorts, build_plugins
+from klet.volumes.names import Layout
 
 T = TypeVar("T")
 
@@ -322,8 +324,11 @@ class SimulatedNode:
             return NodeVolumes(
                 plugins=(MemoryPlugin(volumes=volumes),),
                 directories=volumes,
+                layout=Layout(Path("/")),
+                devices=MemoryDevices(),
                 claims=objects.claims,
                 find_node=objects.find_node,
+                node=objects.node,
                 objects=objects.referred,
                 trust=objects.trust,
                 certificates=objects.certificates,
@@ -337,6 +342,7 @@ class SimulatedNode:
             node=node,
             mounter=self.directories.mounts,
             storage=no_storage(self.directories.root),
+            devices=MemoryDevices(),
             recorder=recorder,
             threads=self.directories.threads,
             clock=self.clock,
@@ -344,7 +350,7 @@ class SimulatedNode:
             noswap=False,
             has_images=self.has_image_volumes,
         )
-        return build_volumes(ports, objects)
+        return build_volumes(ports, objects, build_plugins(ports))
 
 
 @asynccontextmanager

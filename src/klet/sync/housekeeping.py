@@ -98,7 +98,8 @@ class Leftovers:
         )
 
     async def found(self, known: frozenset[PodUID]) -> frozenset[PodUID]:
-        """Return pods of which only a directory or a cgroup is left."""
+        """Return pods of which only a directory or a cgroup is left. What belongs to no pod at all is released."""
+        self._files.release_unused()
         on_disk = await self._files.pods_on_disk()
         return (on_disk - known) | frozenset(await self._cgroups.orphans(known))
 

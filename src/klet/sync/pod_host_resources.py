@@ -43,6 +43,10 @@ class PodHostResources:
         await self._sub_paths.clean(uid)
         await self._volumes.release(uid)
 
+    def release_unused(self) -> None:
+        """Release what a previous run left and no pod has. Called once all pods of this node are known."""
+        self._volumes.release_unused()
+
     async def release_ids(self, uid: PodUID) -> None:
         await self._user_namespaces.release(uid)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from klet.host.storage.iscsi_sessions import IscsiSessions
 from klet.host.storage.scsi import DiskTree
 from klet.host.storage.tools import HostTools
-from klet.volumes.build import StoragePorts
+from klet.volumes.storage_plugins import StoragePorts
 
 
 def no_storage(root: Path) -> StoragePorts:

@@ -9,7 +9,7 @@ from klet.host.storage.iscsi_sessions import IscsiSessions
 from klet.host.storage.scsi import DiskTree
 from klet.host.storage.tools import HostTools
 from klet.testing.mounts import NotedMounts
-from klet.volumes.build import StoragePorts
+from klet.volumes.storage_plugins import StoragePorts
 
 _NOTE: Final = """\
 #!/bin/sh

@@ -1,7 +1,7 @@
 """Builds the volume plugins of this node, and the volume manager."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
@@ -11,53 +11,47 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.node import Node
-from klet.host.storage.disk_formats import DiskFormats
-from klet.host.storage.iscsi_sessions import IscsiSessions
-from klet.host.storage.mount_tool import MountTool
-from klet.host.storage.scsi import DiskTree
-from klet.host.storage.tools import HostTools
 from klet.model.causes import CauseRecorder
 from klet.model.roles import Allocations, NodeResources, ObjectReader
-from klet.volumes.device_mounts import DeviceMounts, MountPoints, Unmounter
-from klet.volumes.fc import FcDisks
+from klet.volumes.attaching import AttachView
+from klet.volumes.attachments import Attachments
+from klet.volumes.device_host import DeviceHost
+from klet.volumes.device_mounts import MountPoints
+from klet.volumes.device_stage import DeviceStage, NodeReader
+from klet.volumes.expansion import ClaimStatuses, VolumeExpander
+from klet.volumes.flex.probing import FlexFinder
 from klet.volumes.generated_files import GeneratedFiles
-from klet.volumes.iscsi.attacher import IscsiAttacher
+from klet.volumes.kinds import VolumeKinds
 from klet.volumes.local_directories import Binder, LocalDirectories
 from klet.volumes.manager import VolumeDisk, VolumeManager
 from klet.volumes.media import ScratchRules
 from klet.volumes.names import Layout
+from klet.volumes.plugin_board import PluginBoard
 from klet.volumes.plugins.base import VolumePlugin
 from klet.volumes.plugins.config_map import ConfigMapPlugin
 from klet.volumes.plugins.downward_api import DownwardApiPlugin
 from klet.volumes.plugins.empty_dir import EmptyDirPlugin
-from klet.volumes.plugins.fc import FcPlugin
+from klet.volumes.plugins.flex import FlexPorts
 from klet.volumes.plugins.git_repo import GitRepoPlugin
 from klet.volumes.plugins.host_path import HostPathPlugin
 from klet.volumes.plugins.image import ImagePlugin
-from klet.volumes.plugins.iscsi import IscsiPlugin
 from klet.volumes.plugins.local import LocalPlugin
-from klet.volumes.plugins.nfs import NfsPlugin
 from klet.volumes.plugins.projected import CertificateReader, ProjectedPlugin, TokenReader, TrustReader
 from klet.volumes.plugins.secret import SecretPlugin
 from klet.volumes.pod_claims import ClaimReader, PodClaims
-from klet.volumes.reconciler import MountReconciler
+from klet.volumes.pod_stage import PodStage
+from klet.volumes.reconciler import MountReconciler, Stages
+from klet.volumes.reconstruction import Reconstruction
 from klet.volumes.scratch import Mounter, ScratchDirectories
-from klet.volumes.state import build_boards
+from klet.volumes.spec import VolumeSpec
+from klet.volumes.state import VolumeBoards, build_boards
+from klet.volumes.storage_plugins import StorageParts, StoragePorts, build_device_mounts, build_storage_plugins
 
 
 class VolumeMounter(Mounter, Binder, MountPoints, Protocol):
     """All mounts that volumes are made of."""
 
     def unmount(self, target: Path, *, force: bool = False) -> bool: ...
-
-
-class StoragePorts(Struct, frozen=True, kw_only=True):
-    """What volumes on other machines, and on disks, need from outside."""
-
-    tools: HostTools
-    disks: DiskTree
-    sessions: IscsiSessions
-    table: Path = Path("/proc/self/mountinfo")
 
 
 class VolumePorts(Struct, frozen=True, kw_only=True):
@@ -71,6 +65,7 @@ class VolumePorts(Struct, frozen=True, kw_only=True):
     node: NodeResources
     mounter: VolumeMounter
     storage: StoragePorts
+    devices: DeviceHost
     recorder: CauseRecorder
     threads: Threads
     clock: Clock
@@ -87,7 +82,8 @@ def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
     scratches = ScratchDirectories(mounter=ports.mounter)
     rules = ScratchRules(node=ports.node, noswap=ports.noswap)
     directories = LocalDirectories(layout=layout, binder=ports.mounter)
-    disks = build_disk_mounts(ports, directories)
+    storage = _storage_parts(ports, directories)
+    device_mounts = build_device_mounts(storage)
     files = GeneratedFiles(layout=layout, scratches=scratches, rules=rules, threads=ports.threads, clock=ports.clock)
     return (
         EmptyDirPlugin(layout=layout, scratches=scratches, rules=rules, threads=ports.threads),
@@ -107,58 +103,68 @@ def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
         LocalPlugin(
             layout=layout,
             directories=directories,
-            mounts=disks,
+            mounts=device_mounts,
             recorder=ports.recorder,
             threads=ports.threads,
         ),
-        *_network_plugins(ports, disks),
+        *build_storage_plugins(storage, device_mounts),
         GitRepoPlugin(layout=layout, threads=ports.threads),
         *((ImagePlugin(),) if ports.has_images else ()),
     )
 
 
-def build_disk_mounts(ports: VolumePorts, directories: LocalDirectories) -> DeviceMounts:
-    tools = MountTool(tools=ports.storage.tools, threads=ports.threads, table=ports.storage.table)
-    return DeviceMounts(
-        directories=directories,
-        disks=DiskFormats(tools=ports.storage.tools, mounts=tools),
-        points=ports.mounter,
-        unmounter=Unmounter(points=ports.mounter, threads=ports.threads),
+def build_flex_finder(ports: VolumePorts, directory: Path, board: PluginBoard) -> FlexFinder:
+    """Return what puts the plugins of flexVolume drivers on the board."""
+    layout = Layout(ports.root)
+    parts = _storage_parts(ports, LocalDirectories(layout=layout, binder=ports.mounter))
+    return FlexFinder(
+        directory=directory,
+        board=board,
+        ports=FlexPorts(layout=layout, mounts=build_device_mounts(parts), objects=ports.objects, threads=ports.threads),
+        runner=ports.storage.tools,
         threads=ports.threads,
     )
 
 
-def _network_plugins(ports: VolumePorts, disks: DeviceMounts) -> tuple[VolumePlugin, ...]:
-    layout, storage, threads = Layout(ports.root), ports.storage, ports.threads
-    attacher = IscsiAttacher(
-        tools=storage.tools, disks=storage.disks, sessions=storage.sessions, threads=threads, clock=ports.clock
+def _storage_parts(ports: VolumePorts, directories: LocalDirectories) -> StorageParts:
+    return StorageParts(
+        layout=Layout(ports.root),
+        storage=ports.storage,
+        points=ports.mounter,
+        directories=directories,
+        objects=ports.objects,
+        threads=ports.threads,
+        clock=ports.clock,
     )
-    return (
-        NfsPlugin(
-            layout=layout,
-            mounter=MountTool(tools=storage.tools, threads=threads, table=storage.table),
-            unmounter=Unmounter(points=ports.mounter, threads=threads),
-            threads=threads,
-        ),
-        IscsiPlugin(layout=layout, mounts=disks, threads=threads, attacher=attacher, objects=ports.objects),
-        FcPlugin(
-            layout=layout,
-            mounts=disks,
-            threads=threads,
-            disks=FcDisks(tools=storage.tools, disks=storage.disks, threads=threads, clock=ports.clock),
-        ),
-    )
+
+
+class VolumeClaims(ClaimReader, ClaimStatuses, Protocol):
+    """Claims at the API server, and their volumes."""
+
+
+def as_it_is(spec: VolumeSpec) -> VolumeSpec:
+    """Return a volume untranslated: no CSI driver has taken over its kind."""
+    return spec
 
 
 class ManagerPorts(Struct, frozen=True, kw_only=True):
     """What the volume manager needs from outside."""
 
-    plugins: Sequence[VolumePlugin]
-    claims: ClaimReader
+    plugins: Iterable[VolumePlugin]
+    translate: Callable[[VolumeSpec], VolumeSpec] = as_it_is
+    """Returns what is mounted for a kind that a CSI driver has taken over; all others as they are."""
+    claims: VolumeClaims
+    layout: Layout
     disk: VolumeDisk
-    allocations: Allocations
+    devices: DeviceHost
     find_node: Callable[[], Node | None]
     """This node as the API server has it. Its labels decide which PersistentVolumes it may mount."""
+    node: NodeReader | None = None
+    """The same, to be asked; None without an API server."""
+    node_name: str = ""
+    attaches: bool = False
+    """No controller attaches volumes to this node (enableControllerAttachDetach: false)."""
+    allocations: Allocations
     recorder: CauseRecorder
     refresh: timedelta
     """How often volumes are brought up to date even if no change is known."""
@@ -168,24 +174,55 @@ class ManagerPorts(Struct, frozen=True, kw_only=True):
 
 def build_manager(ports: ManagerPorts) -> VolumeManager:
     boards = build_boards(ports.clock)
-
-    def find_labels() -> Mapping[str, str] | None:
-        node = ports.find_node()
-        return None if node is None else node.metadata.labels
-
+    view = AttachView(desired=boards.desired, find_node=ports.find_node, by_agent=ports.attaches)
     reconciler = MountReconciler(
         boards=boards,
-        find_labels=find_labels,
+        stages=_build_stages(ports, boards),
+        attach_view=view,
         recorder=ports.recorder,
         refresh=ports.refresh,
         randomness=ports.randomness,
         clock=ports.clock,
     )
     return VolumeManager(
-        plugins=ports.plugins,
+        kinds=VolumeKinds(ports.plugins, ports.layout, ports.translate),
         claims=PodClaims(reader=ports.claims, clock=ports.clock),
         boards=boards,
         reconciler=reconciler,
+        reconstruction=Reconstruction(plugins=ports.plugins, boards=boards, disk=ports.disk, host=ports.devices),
+        attachments=Attachments(boards=boards, view=view, node=ports.node, reconciler=reconciler),
         allocations=ports.allocations,
         disk=ports.disk,
     )
+
+
+def _build_stages(ports: ManagerPorts, boards: VolumeBoards) -> Stages:
+    def find_labels() -> Mapping[str, str] | None:
+        node = ports.find_node()
+        return None if node is None else node.metadata.labels
+
+    devices = DeviceStage(
+        devices=boards.devices,
+        host=ports.devices,
+        node=ports.node,
+        node_name=ports.node_name,
+        recorder=ports.recorder,
+        changed=boards.in_use_changes.send,
+    )
+    expander = VolumeExpander(
+        claims=ports.claims,
+        devices=boards.devices,
+        node_name=ports.node_name,
+        recorder=ports.recorder,
+        clock=ports.clock,
+    )
+    pods = PodStage(
+        boards=boards,
+        devices=devices,
+        expander=expander,
+        host=ports.devices,
+        layout=ports.layout,
+        find_labels=find_labels,
+        recorder=ports.recorder,
+    )
+    return Stages(pods, devices, expander)

@@ -104,8 +104,6 @@ def build_spec(use: ClaimUse, pod: Pod, volume: Volume, persistent: PersistentVo
         raise ClaimError(f"volume {volume.name} has volumeMode {mode}, but is specified in volumeMounts")
     if mode != BLOCK and volume.name in device_volumes(pod):
         raise ClaimError(f"volume {volume.name} has volumeMode {mode}, but is specified in volumeDevices")
-    if mode == BLOCK:
-        raise ClaimError(f"volume {volume.name} has volumeMode {mode}, which klet does not support yet")
     return VolumeSpec(volume, persistent, read_only=use.read_only)
 
 

@@ -2,7 +2,7 @@
 
 from klet.aio.threads import Threads
 from klet.model.pods import PodUID
-from klet.volumes.disk import FoundVolume, find_pods, find_volumes, has_mounts
+from klet.volumes.disk import FoundVolume, find_left, find_pods, has_mounts
 from klet.volumes.names import Layout
 from klet.volumes.orphans import remove_orphan
 
@@ -19,7 +19,7 @@ class PodDirectories:
         return [name for name in names if isinstance(name, PodUID)]
 
     async def find(self, uid: PodUID) -> list[FoundVolume]:
-        return await self._threads.run(find_volumes, self._layout.volumes(uid))
+        return await self._threads.run(find_left, self._layout.pod(uid))
 
     async def has_mounts(self, uid: PodUID) -> bool:
         return await self._threads.run(has_mounts, self._layout.volumes(uid))

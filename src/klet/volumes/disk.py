@@ -17,6 +17,8 @@ class FoundVolume(NamedTuple):
     plugin: str
     name: str
     path: Path
+    is_block: bool = False
+    """It is the link to a device."""
 
 
 def find_volumes(volumes: Path) -> list[FoundVolume]:
@@ -28,6 +30,19 @@ def find_volumes(volumes: Path) -> list[FoundVolume]:
                 path = entry / "mount" if plugin.name == _CSI else entry
                 if path == entry or path.exists():
                     found.append(FoundVolume(unescape(plugin.name), entry.name, path))
+    return found
+
+
+def find_left(pod: Path) -> list[FoundVolume]:
+    """Return everything in a pod's directory that may be a volume, block volumes included.
+
+    The entries themselves are not looked at: one may be the mount of a server that does not answer.
+    """
+    found = []
+    with doing("look for volumes in", pod):
+        for directory, is_block in ((pod / "volumes", False), (pod / "volumeDevices", True)):
+            for plugin in _entries(directory):
+                found += [FoundVolume(unescape(plugin.name), each.name, each, is_block) for each in _entries(plugin)]
     return found
 
 

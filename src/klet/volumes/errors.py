@@ -46,13 +46,32 @@ class MountStep(StrEnum):
     NODE_AFFINITY = "MountVolume.NodeAffinity check failed"
     NEW_MOUNTER = "MountVolume.NewMounter initialization failed"
     MOUNT_OPTIONS = "MountVolume.MountOptionSupport check failed"
+    WAIT_FOR_ATTACH = "MountVolume.WaitForAttach failed"
+    DEVICE_PATH = "MountVolume.GetDeviceMountPath failed"
+    MOUNT_DEVICE = "MountVolume.MountDevice failed"
     SET_UP = "MountVolume.SetUp failed"
+    EXPAND = "MountVolume.Setup failed while expanding volume"
+
+
+class MapStep(StrEnum):
+    """The same of block volumes, step by step under the same names."""
+
+    NODE_AFFINITY = "MapVolume.NodeAffinity check failed"
+    NEW_MOUNTER = "MapVolume.NewBlockVolumeMapper initialization failed"
+    MOUNT_OPTIONS = "MapVolume.MountOptionSupport check failed"
+    WAIT_FOR_ATTACH = "MapVolume.WaitForAttach failed"
+    DEVICE_PATH = "MapVolume.GetGlobalMapPath failed"
+    MOUNT_DEVICE = "MapVolume.SetUpDevice failed"
+    SET_UP = MOUNT_DEVICE
+    MAP_POD_DEVICE = "MapVolume.MapPodDevice failed"
+    MAP_BLOCK_VOLUME = "MapVolume.MapBlockVolume failed"
+    EXPAND = "MapVolume.MarkVolumeAsMounted failed while expanding volume"
 
 
 class StepFailed(VolumeSetupError):
     """A step of mounting failed. Any other error is one of the set-up."""
 
-    def __init__(self, step: MountStep, message: str) -> None:
+    def __init__(self, step: MountStep | MapStep, message: str) -> None:
         super().__init__(message)
         self.step = step
 

@@ -6,7 +6,7 @@ beside everything else (`pod_claims.py`).
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Final, Protocol
 
@@ -15,24 +15,26 @@ from msgspec.structs import replace
 
 from klet.aio.broadcast import Subscription
 from klet.api.pod import Pod
+from klet.errors import KletError
 from klet.model.allocation import PodAllocation
 from klet.model.objects import ObjectRef
 from klet.model.pods import PodUID, uid_of
 from klet.model.roles import Allocations
 from klet.model.volumes import MeasurableVolume, is_local_ephemeral
-from klet.volumes.attaching import FoundVolumes, find_attached, key_of, list_in_use, read_leftover
+from klet.volumes.attaching import list_in_use
+from klet.volumes.attachments import Attachments
 from klet.volumes.claims import claim_of
-from klet.volumes.errors import TIMED_OUT, NoPlugin, WaitFailed
+from klet.volumes.errors import TIMED_OUT, WaitFailed
+from klet.volumes.kinds import VolumeKinds
 from klet.volumes.names import VolumeName, go_list
-from klet.volumes.plugins.base import VolumeAttributes, VolumePlugin
-from klet.volumes.pod_claims import ClaimKey, PodClaims
+from klet.volumes.operations import whole
+from klet.volumes.plugins.base import VolumeAttributes
+from klet.volumes.pod_claims import ClaimedVolume, ClaimKey, PodClaims
 from klet.volumes.reconciler import MountReconciler
+from klet.volumes.reconstruction import FoundVolumes, Reconstruction
 from klet.volumes.spec import VolumeSpec
-from klet.volumes.state import (
-    DesiredMount,
-    VolumeBoards,
-    has_changed,
-)
+from klet.volumes.state import DesiredMount, VolumeBoards, has_changed
+from klet.volumes.steps import needs_expansion
 from klet.volumes.usage import used_volumes
 
 PATIENCE: Final = timedelta(minutes=2, seconds=3)
@@ -49,6 +51,8 @@ class MountedVolume(Struct, frozen=True):
     """What its directories are called: the name of its PersistentVolume, or what the pod calls it."""
     gid: str = ""
     """The group that can use it, as its PersistentVolume says; empty if it says nothing."""
+    device: str = ""
+    """The link to its device, if containers have it as one."""
 
 
 class VolumeDisk(FoundVolumes, Protocol):
@@ -65,30 +69,32 @@ class VolumeManager:
     def __init__(
         self,
         *,
-        plugins: Sequence[VolumePlugin],
+        kinds: VolumeKinds,
         claims: PodClaims,
         boards: VolumeBoards,
         reconciler: MountReconciler,
+        reconstruction: Reconstruction,
+        attachments: Attachments,
         allocations: Allocations,
         disk: VolumeDisk,
     ) -> None:
-        self._plugins = tuple(plugins)
+        self._kinds = kinds
         self._claims = claims
         self._boards = boards
         self._desired, self._actual, self._waiters = boards.desired, boards.actual, boards.waiters
         self._reconciler = reconciler
+        self._reconstruction = reconstruction
+        self._attachments = attachments
         self._allocations = allocations
         self._disk = disk
-        self._has_found_attached = False
 
     async def run(self) -> None:
         """Run until cancelled."""
         # First what a previous run left attached: a status without these volumes would let the controller detach them.
-        for mount in await find_attached({plugin.name: plugin for plugin in self._plugins}, self._disk):
-            self._actual.put(mount)
-        self._has_found_attached = True
+        await self._reconstruction.run()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._reconciler.run(), name="volume reconciler")
+            group.create_task(self._attachments.run(), name="attached volumes")
             while True:
                 key = await self._claims.next()
                 group.create_task(self._look_up(key), name=f"claim of volume {key.volume}")
@@ -104,9 +110,12 @@ class VolumeManager:
             if volume.name not in used:
                 continue
             use = claim_of(pod, volume)
-            spec = VolumeSpec(volume) if use is None else self._claims.want(pod, allocation, volume, use)
-            if spec is not None:
-                self._want(pod, allocation, spec, volume.name)
+            if use is None:
+                self._want(pod, allocation, VolumeSpec(volume), volume.name)
+                continue
+            known = self._claims.want(pod, allocation, volume, use)
+            if known.spec is not None and self._want(pod, allocation, known.spec, volume.name, claimed=known):
+                self._claims.refresh(uid, volume.name)
         self._waiters.notify(uid)
 
     def objects_changed(self, ref: ObjectRef) -> None:
@@ -117,7 +126,7 @@ class VolumeManager:
     def refresh_all(self) -> None:
         """Bring everything up to date that may have changed."""
         for mount in list(self._desired.all()):
-            if mount.plugin.requires_remount:
+            if mount.remounts:
                 self._reconciler.renew(mount.key)
 
     async def wait_for_attach_and_mount(self, pod: Pod) -> None:
@@ -156,7 +165,7 @@ class VolumeManager:
             self._drop_desired(uid)
             # An operation that has begun runs to its end: only then is the disk what it will stay, and can be read.
             await self._waiters.wait_until(uid, lambda: not self._reconciler.is_busy(uid), patience=PATIENCE)
-            await self._take_in_leftovers(uid)
+            await self._reconstruction.take_in(uid)
             for mount in self._actual.of_pod(uid):
                 self._reconciler.add(mount.key)
             await self._waiters.wait_until(uid, lambda: not self._actual.of_pod(uid), patience=PATIENCE)
@@ -176,12 +185,7 @@ class VolumeManager:
     def mounted_volumes(self, uid: PodUID) -> Mapping[str, MountedVolume]:
         """Return the volumes that containers of a pod can mount, by their name in the pod."""
         return {
-            name: MountedVolume(
-                mount.plugin.path(uid, mount.spec),
-                mount.plugin.attributes(mount.spec),
-                inner_name=mount.spec.name,
-                gid=mount.spec.gid,
-            )
+            name: self._describe(mount)
             for mount in self._desired.of_pod(uid)
             if self._actual.is_mounted(mount.key)
             for name in mount.names
@@ -198,13 +202,17 @@ class VolumeManager:
                 claim=None if (use := claim_of(mount.pod, mount.spec.volume)) is None else use.reference,
             )
             for mount in self._desired.of_pod(uid)
-            if (source := mount.plugin.usage_source) is not None and self._actual.is_mounted(mount.key)
+            if (source := mount.plugin.usage_source) is not None
+            and not mount.spec.is_block
+            and self._actual.is_mounted(mount.key)
             for name in sorted(mount.names)
         )
 
     def volumes_in_use(self) -> tuple[VolumeName, ...] | None:
         """Return the attachable volumes for the node's status (volumesInUse); None until they are known."""
-        return list_in_use(self._desired.all(), self._actual.all()) if self._has_found_attached else None
+        if not self._attachments.is_settled:
+            return None
+        return list_in_use(self._desired.all(), self._boards.devices.all())
 
     def in_use_changes(self) -> Subscription[VolumeName]:
         """Subscribe to volumes that came into use or may be out of it."""
@@ -215,63 +223,108 @@ class VolumeManager:
         for key in self._desired.report(names):
             self._reconciler.add(key)
 
-    def _want(self, pod: Pod, allocation: PodAllocation, spec: VolumeSpec, name: str) -> None:
+    def plugin_changed(self, name: str) -> None:
+        """Ask a plugin again about its volumes, and try at once what has failed: its driver has come, for instance."""
+        for mount in list(self._desired.all()):
+            if mount.plugin.name == name:
+                self._want(mount.pod, mount.allocation, mount.spec, next(iter(mount.names)))
+                self._reconciler.retry(mount.key)
+        for actual in list(self._actual.all()):
+            if actual.plugin.name == name:
+                self._reconciler.retry(actual.key)
+        for device in list(self._boards.devices.all()):
+            if device.plugin.name == name:
+                self._reconciler.retry(whole(device.name))
+
+    def release_unused(self) -> None:
+        """Unmount the devices that a previous run left and no pod has. Called once all pods of this node are known."""
+        if not self._boards.pods_are_known.is_set():
+            self._boards.pods_are_known.set()
+            for device in self._boards.devices.all():
+                self._reconciler.add_device(device.name)
+
+    def _want(
+        self,
+        pod: Pod,
+        allocation: PodAllocation,
+        spec: VolumeSpec,
+        name: str,
+        *,
+        claimed: ClaimedVolume | None = None,
+    ) -> bool:
+        """Have a volume of a pod in the desired state; return whether it may grow while it is there."""
         uid = uid_of(pod)
-        plugin = next((plugin for plugin in self._plugins if plugin.supports(spec)), None)
-        if plugin is None:
-            self._desired.add_error(uid, str(NoPlugin(spec.name)))
-            return
-        key, is_attachable = key_of(plugin, uid, spec)
+        try:
+            wanted = self._kinds.describe(pod, allocation, spec, name)
+        except KletError as error:
+            self._desired.add_error(uid, str(error))
+            return False
+        key = wanted.key
         before = self._desired.get(key)
+        if claimed is not None:
+            wanted = replace(wanted, claim=claimed.use, claim_size=claimed.size)
+        elif before is not None:
+            wanted = replace(wanted, claim=before.claim, claim_size=before.claim_size)
         if before is None:
-            self._desired.put(
-                DesiredMount(
-                    key=key,
-                    pod=pod,
-                    allocation=allocation,
-                    spec=spec,
-                    plugin=plugin,
-                    names=frozenset({name}),
-                    is_attachable=is_attachable,
-                )
-            )
+            self._desired.put(wanted)
             self._reconciler.add(key)
-            self._boards.publish_use(key, is_attachable=is_attachable)
-        elif before.pod is not pod or before.allocation is not allocation or name not in before.names:
-            after = replace(before, pod=pod, allocation=allocation, spec=spec, names=before.names | {name})
-            self._desired.put(after)
-            if plugin.requires_remount and has_changed(before, after):
-                self._reconciler.renew(key)
+            self._boards.publish_use(key.volume, is_attachable=wanted.is_attachable)
+        else:
+            wanted = replace(wanted, names=before.names | {name}, revision=before.revision)
+            if wanted != before:
+                self._update(before, wanted)
+        self._follow_size(wanted)
+        return wanted.is_expandable
+
+    def _update(self, before: DesiredMount, after: DesiredMount) -> None:
+        self._desired.put(after)
+        if after.remounts and has_changed(before, after):
+            self._reconciler.renew(after.key)
+        if after.is_attachable is not before.is_attachable:
+            self._boards.publish_use(after.key.volume, is_attachable=None)
+            self._reconciler.add(after.key)
+
+    def _follow_size(self, wanted: DesiredMount) -> None:
+        """Note how large the filesystem of a volume is, if that is not known, and let it grow."""
+        device = self._boards.devices.get(wanted.key.volume)
+        if device is None:
+            return
+        if device.size is None and wanted.claim_size is not None:
+            device = replace(device, size=wanted.claim_size)
+            self._boards.devices.put(device)
+        if needs_expansion(wanted, device):
+            self._reconciler.add(wanted.key)
 
     async def _look_up(self, key: ClaimKey) -> None:
         """Look up a claim of a pod, and have the volume that it leads to."""
         found = await self._claims.look_up(key)
         if found is not None and found.spec is not None and key.uid not in self._boards.leaving:
-            self._want(found.pod, found.allocation, found.spec, key.volume)
+            self._want(found.pod, found.allocation, found.spec, key.volume, claimed=found)
         self._waiters.notify(key.uid)
+
+    def _describe(self, mount: DesiredMount) -> MountedVolume:
+        uid, spec, plugin = mount.key.uid, mount.spec, mount.plugin
+        return MountedVolume(
+            "" if spec.is_block else plugin.path(uid, spec),
+            plugin.attributes(spec),
+            inner_name=spec.name,
+            gid=spec.gid,
+            device=str(self._kinds.layout.device(uid, plugin.name, spec.name)) if spec.is_block else "",
+        )
 
     def _unmounted(self, uid: PodUID, expected: frozenset[str]) -> list[str]:
         mounts = (mount for mount in self._desired.of_pod(uid) if self._actual.is_mounted(mount.key))
         return sorted(expected - {name for mount in mounts for name in mount.names})
 
     def _unattached(self, uid: PodUID) -> list[str]:
-        mounts = (mount for mount in self._desired.of_pod(uid) if mount.is_attachable)
-        return sorted(name for mount in mounts if not self._actual.has(mount.key.volume) for name in mount.names)
+        mounts = (mount for mount in self._desired.of_pod(uid) if mount.is_attachable is not False)
+        devices = self._boards.devices
+        return sorted(name for mount in mounts if devices.get(mount.key.volume) is None for name in mount.names)
 
     def _drop_desired(self, uid: PodUID) -> None:
         dropped = self._desired.of_pod(uid)
         self._desired.remove_pod(uid)
         self._claims.forget_pod(uid)
         for mount in dropped:
-            self._boards.publish_use(mount.key, is_attachable=mount.is_attachable)
-
-    async def _take_in_leftovers(self, uid: PodUID) -> None:
-        """Add volumes on disk that this run of the agent did not set up, or only in part."""
-        by_name = {plugin.name: plugin for plugin in self._plugins}
-        for found in await self._disk.find(uid):
-            plugin = by_name.get(found.plugin)
-            if plugin is None:
-                continue
-            left = await read_leftover(plugin, uid, found)
-            if self._actual.get(left.key) is None:
-                self._actual.put(left)
+            self._boards.publish_use(mount.key.volume, is_attachable=mount.is_attachable)
+            self._reconciler.add_device(mount.key.volume)

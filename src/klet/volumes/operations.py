@@ -1,4 +1,8 @@
-"""How long an operation that failed has to wait before it is tried again (upstream: nestedpendingoperations). Pure."""
+"""Which operations exclude one another, and how long one that failed has to wait (nestedpendingoperations). Pure.
+
+An operation on a device excludes every other one on the same volume; those on different pods' parts of a volume run
+side by side.
+"""
 
 from datetime import timedelta
 from enum import StrEnum
@@ -6,12 +10,15 @@ from typing import Final
 
 from msgspec import Struct
 
-from klet.volumes.names import MountKey
+from klet.model.pods import PodUID
+from klet.volumes.names import MountKey, VolumeName
 
 FIRST_DELAY: Final = timedelta(milliseconds=500)
 LONGEST_DELAY: Final = timedelta(minutes=2, seconds=2)
 TICK: Final = 1e-6
 """What is as close as this is now: seconds are counted in fractions that do not add up exactly."""
+WHOLE: Final = str.__new__(PodUID, "")
+"""In place of a pod, of which it is no UID: the operation is on the device, and so on the volume of every pod."""
 
 
 class Operation(StrEnum):
@@ -19,6 +26,49 @@ class Operation(StrEnum):
 
     MOUNT = "volume_mount"
     UNMOUNT = "volume_unmount"
+    MAP = "map_volume"
+    UNMAP = "unmap_volume"
+    UNMOUNT_DEVICE = "unmount_device"
+    UNMAP_DEVICE = "unmap_device"
+    VERIFY_ATTACHED = "verify_controller_attached_volume"
+    ATTACH = "volume_attach"
+    DETACH = "volume_detach"
+    EXPAND = "volume_fs_resize"
+
+
+def whole(name: VolumeName) -> MountKey:
+    """Return the key of operations on a device."""
+    return MountKey(name, WHOLE)
+
+
+def conflicts(first: MountKey, second: MountKey) -> bool:
+    """Return whether two operations must not run at once."""
+    return first.volume == second.volume and (first.uid == second.uid or WHOLE in {first.uid, second.uid})
+
+
+class RunningOperations:
+    """The operations that run now, and what waits for one of them to end."""
+
+    def __init__(self) -> None:
+        self._running: dict[VolumeName, set[MountKey]] = {}
+        self._waiting: dict[VolumeName, set[MountKey]] = {}
+
+    def begin(self, key: MountKey, *, waiter: MountKey) -> bool:
+        """Begin an operation; False if it has to wait: then `end` of another returns the waiter."""
+        running = self._running.get(key.volume, set())
+        if any(conflicts(key, each) for each in running):
+            self._waiting.setdefault(key.volume, set()).add(waiter)
+            return False
+        self._running.setdefault(key.volume, set()).add(key)
+        return True
+
+    def end(self, key: MountKey) -> list[MountKey]:
+        """End an operation; return what waited for it."""
+        running = self._running[key.volume]
+        running.discard(key)
+        if not running:
+            del self._running[key.volume]
+        return sorted(self._waiting.pop(key.volume, ()))
 
 
 class _Failure(Struct, frozen=True):
@@ -28,7 +78,7 @@ class _Failure(Struct, frozen=True):
 
 
 class OperationBackoff:
-    """Doubling delays per volume of a pod. A delay holds only for the operation that failed.
+    """Doubling delays per volume of a pod, or per device. A delay holds only for the operation that failed.
 
     `now` is of the clock that never steps: setting the time neither lengthens a delay nor ends it.
     """

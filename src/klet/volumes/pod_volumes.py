@@ -39,9 +39,14 @@ class PodVolumes:
                 relabels=volume.attributes.managed and volume.attributes.relabels,
                 gid=volume.gid,
                 inner_name=volume.inner_name,
+                device=volume.device,
             )
             for name, volume in self._manager.mounted_volumes(uid).items()
         }
+
+    def release_unused(self) -> None:
+        """Release what a previous run left and no pod has. Called once all pods of this node are known."""
+        self._manager.release_unused()
 
     async def release(self, uid: PodUID) -> None:
         """Unmount them; only then are the objects that they show free."""

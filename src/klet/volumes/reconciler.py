@@ -1,47 +1,63 @@
-"""Mounts and unmounts, one step of one volume of one pod after the other (volume manager: reconciler).
+"""Mounts and unmounts, one step of one volume after the other (volume manager: reconciler).
 
-Volumes are handled independently: a slow one delays no other. A failed operation is retried after a back-off.
+Volumes are handled independently: a slow one delays no other. Operations that exclude one another take turns
+(`operations.py`), and a failed one is retried after a back-off.
 """
 
 import asyncio
-import logging
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Final, TypeVar, assert_never
+from functools import partial
+from typing import Final, Protocol, assert_never
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.aio.clock import Clock
 from klet.aio.workqueue import WorkQueue
 from klet.errors import KletError
-from klet.model.causes import CauseRecorder
-from klet.model.foreign_text import shorten
-from klet.model.pods import PodUID, subject_of
+from klet.model.causes import CauseRecorder, Finding
+from klet.model.pods import PodUID
 from klet.volumes import findings
-from klet.volumes.errors import VolumeSetupError
-from klet.volumes.mount_checks import check_mount
-from klet.volumes.names import MountKey
-from klet.volumes.operations import Operation, OperationBackoff
-from klet.volumes.plugins.base import MountRequest
-from klet.volumes.state import (
-    ActualMount,
-    DesiredMount,
+from klet.volumes.attaching import AttachView
+from klet.volumes.device_stage import DeviceStage
+from klet.volumes.devices import NodeDevice
+from klet.volumes.expansion import VolumeExpander
+from klet.volumes.names import MountKey, VolumeName
+from klet.volumes.operations import WHOLE, Operation, OperationBackoff, RunningOperations, whole
+from klet.volumes.pod_stage import PodStage, describe
+from klet.volumes.state import ActualMount, DesiredMount, MountState, VolumeBoards
+from klet.volumes.steps import (
+    Attach,
+    AttachWay,
+    DetachDevice,
+    Expand,
+    ForgetDevice,
     Leave,
     Mount,
-    MountState,
     Unmount,
-    VolumeBoards,
+    UnmountDevice,
+    decide_device_step,
     decide_step,
 )
 
-T = TypeVar("T")
-
-logger = logging.getLogger(__name__)
-
-_LONGEST_ERROR: Final = 512
 JITTER: Final = 0.5
+
+
+class DescribeFailure(Protocol):
+    """Says what has failed, for the journal and for Events."""
+
+    def __call__(self, error: KletError, *, retry_at: datetime) -> Finding: ...
+
+
+class Stages(Struct, frozen=True):
+    """Who carries out operations."""
+
+    pods: PodStage
+    devices: DeviceStage
+    expander: VolumeExpander
 
 
 class MountReconciler:
@@ -51,28 +67,30 @@ class MountReconciler:
         self,
         *,
         boards: VolumeBoards,
-        find_labels: Callable[[], Mapping[str, str] | None],
+        stages: Stages,
+        attach_view: AttachView,
         recorder: CauseRecorder,
         refresh: timedelta,
         randomness: random.Random,
         clock: Clock,
     ) -> None:
         self._boards = boards
-        self._find_labels = find_labels
+        self._stages = stages
+        self._attach_view = attach_view
         self._recorder = recorder
         self._refresh = refresh
         self._random = randomness
         self._clock = clock
         self._backoff = OperationBackoff()
+        self._running = RunningOperations()
         self._queue = WorkQueue[MountKey](clock=clock)
         self._busy: dict[PodUID, int] = {}
-        self._mounting: set[MountKey] = set()
 
     async def run(self) -> None:
         """Run the operations until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
-                # The queue hands out no key twice at once: operations on one volume of one pod never overlap.
+                # The queue hands out no key twice at once: the steps of one volume of one pod never overlap.
                 key = await self._queue.get()
                 group.create_task(self._handle(key), name=f"volume {key.volume}")
 
@@ -80,10 +98,19 @@ class MountReconciler:
         """Handle a volume of a pod: its state may not be the desired one."""
         self._queue.add(key)
 
+    def add_device(self, name: VolumeName) -> None:
+        """Handle a device: perhaps nobody needs it any more."""
+        self._queue.add(whole(name))
+
     def renew(self, key: MountKey) -> None:
         """Bring a volume up to date, at once even if its last try failed."""
         self._boards.desired.touch(key)
+        self.retry(key)
+
+    def retry(self, key: MountKey) -> None:
+        """Handle a volume at once even if its last try failed: the reason may be gone."""
         self._backoff.forget(key)
+        self._backoff.forget(whole(key.volume))
         self._queue.add(key)
 
     def is_busy(self, uid: PodUID) -> bool:
@@ -91,113 +118,203 @@ class MountReconciler:
         return uid in self._busy
 
     async def _handle(self, key: MountKey) -> None:
-        """Carry out the next step of one volume of one pod."""
-        boards = self._boards
+        """Carry out the next step of one volume of one pod, or of one device."""
         try:
-            with self._working(key.uid):
-                desired, actual, now = boards.desired.get(key), boards.actual.get(key), self._clock.monotonic()
-                step = decide_step(
-                    desired, actual, is_leaving=key.uid in boards.leaving, may_mount=self._may_mount(desired), now=now
-                )
-                match step:
-                    case Mount():
-                        assert desired is not None  # there is nothing to mount otherwise
-                        await self._mount(desired, step)
-                    case Unmount():
-                        assert actual is not None  # there is nothing to unmount otherwise
-                        await self._unmount(actual)
-                    case Leave(until=until):
-                        if until is not None:
-                            self._queue.add_after(key, timedelta(seconds=until - now))
-                    case _:
-                        assert_never(step)
+            if key.uid == WHOLE:
+                await self._handle_device(key)
+            else:
+                with self._working(key.uid):
+                    await self._handle_mount(key)
         finally:
             self._queue.done(key)
-            boards.waiters.notify(key.uid)
+            self._boards.waiters.notify(key.uid)
 
-    def _may_mount(self, desired: DesiredMount | None) -> bool:
-        if desired is None or not desired.is_attachable:
-            return True
-        # Upstream: mounted only once the node's status reports it in use, so that no controller detaches it meanwhile.
-        name = desired.key.volume
-        return self._boards.desired.is_reported(name) or self._boards.actual.has(name)
-
-    async def _mount(self, desired: DesiredMount, step: Mount) -> None:
-        key = desired.key
-        if self._must_wait(key, Operation.MOUNT):
-            return
-        try:
-            # A change during this call raises the revision on the board, not here: the next pass sees the difference.
-            old_at = await _carry_out(self._set_up(desired, step), key)
-        except KletError as error:
-            retry_at = self._try_later(key, Operation.MOUNT)
-            self._recorder.record(findings.mount_failed(desired, error, retry_at=retry_at))
-            return
-        self._backoff.forget(key)
-        mounted = ActualMount(
-            key=key,
-            plugin=desired.plugin,
-            name=desired.spec.name,
-            state=MountState.MOUNTED,
-            subject=subject_of(desired.pod),
-            is_attachable=desired.is_attachable,
-            revision=desired.revision,
+    async def _handle_mount(self, key: MountKey) -> None:
+        boards = self._boards
+        desired, actual, device = boards.desired.get(key), boards.actual.get(key), boards.devices.get(key.volume)
+        step = decide_step(
+            desired,
+            actual,
+            device,
+            is_leaving=key.uid in boards.leaving,
+            attach=self._attach_view.decide(desired, device),
+            now=self._clock.monotonic(),
         )
-        if desired.plugin.requires_remount:
-            now = self._clock.now()
-            wait = self._refresh * (1 + JITTER * self._random.random())
-            if old_at is not None and now < old_at < now + wait:
-                wait = old_at - now
-            mounted = replace(mounted, refresh_at=self._clock.monotonic() + wait.total_seconds())
-            self._queue.add_after(key, wait)
-        self._boards.actual.put(mounted)
+        match step:
+            case Leave(until=until):
+                self._wake_at(key, until)
+            case Unmount():
+                assert actual is not None  # there is nothing to unmount otherwise
+                await self._unmount(actual)
+            case Mount(is_remount=is_remount):
+                assert desired is not None  # there is nothing to mount otherwise
+                await self._mount(desired, is_remount=is_remount)
+            case Attach(way=way):
+                assert desired is not None  # there is nothing to attach otherwise
+                await self._attach(desired, way)
+            case Expand():
+                assert desired is not None  # a volume that nobody wants does not grow
+                assert device is not None
+                await self._expand(desired, device)
+                self._wake_at(key, None if actual is None else actual.refresh_at)
+            case _:
+                assert_never(step)
 
-    async def _set_up(self, desired: DesiredMount, step: Mount) -> datetime | None:
-        key = desired.key
-        check_mount(desired.spec, desired.plugin, labels=self._find_labels(), is_elsewhere=self._is_elsewhere(key))
-        request = MountRequest(
-            pod=desired.pod, allocation=desired.allocation, spec=desired.spec, is_remount=step.is_remount
+    async def _handle_device(self, key: MountKey) -> None:
+        boards, name = self._boards, key.volume
+        device = boards.devices.get(name)
+        step = decide_device_step(
+            device,
+            is_used=boards.actual.has(name),
+            is_wanted=boards.desired.has(name),
+            may_release=boards.pods_are_known.is_set(),
+            awaits_node=boards.devices.awaits_node(name),
+            by_agent=self._attach_view.by_agent,
         )
-        self._mounting.add(key)
-        try:
-            return await desired.plugin.set_up(request)
-        finally:
-            self._mounting.discard(key)
+        match step:
+            case Leave():
+                pass
+            case UnmountDevice():
+                assert device is not None  # there is nothing to unmount otherwise
+                await self._unmount_device(device)
+            case DetachDevice():
+                assert device is not None
+                await self._detach(device)
+            case ForgetDevice():
+                assert device is not None
+                self._stages.devices.forget(device)
+                self._backoff.forget(key)
+            case _:
+                assert_never(step)
 
-    def _is_elsewhere(self, key: MountKey) -> bool:
-        """Return whether another pod has the volume, or is about to."""
-        if self._boards.actual.is_elsewhere(key):
-            return True
-        return any(each.volume == key.volume and each.uid != key.uid for each in self._mounting)
+    async def _mount(self, desired: DesiredMount, *, is_remount: bool) -> None:
+        # A change during this call raises the revision on the board, not here: the next pass sees the difference.
+        key = desired.key
+
+        async def mount() -> None:
+            old_at = await self._stages.pods.mount(desired, is_remount=is_remount)
+            mounted = describe(desired, MountState.MOUNTED)
+            if desired.remounts:
+                mounted = replace(mounted, refresh_at=self._plan_refresh(old_at))
+            self._boards.actual.put(mounted)
+            self._wake_at(key, mounted.refresh_at)
+
+        await self._run(
+            whole(key.volume) if desired.is_staged else key,
+            Operation.MAP if desired.spec.is_block else Operation.MOUNT,
+            waiter=key,
+            work=mount,
+            describe_failure=partial(findings.mount_failed, desired),
+        )
 
     async def _unmount(self, actual: ActualMount) -> None:
         key = actual.key
-        if self._must_wait(key, Operation.UNMOUNT):
+
+        async def unmount() -> None:
+            await self._stages.pods.unmount(actual)
+            self._queue.forget(key)
+            self.add_device(key.volume)
+
+        await self._run(
+            key,
+            Operation.UNMAP if actual.is_block else Operation.UNMOUNT,
+            waiter=key,
+            work=unmount,
+            describe_failure=partial(self._unmount_failed, actual),
+        )
+
+    def _unmount_failed(self, actual: ActualMount, error: KletError, *, retry_at: datetime) -> Finding:
+        if not actual.is_unreadable:
+            return findings.unmount_failed(actual, str(error), retry_at=retry_at)
+        # Upstream: one attempt. What is still mounted then keeps the directory of the pod.
+        self._boards.actual.remove(actual.key)
+        return findings.unmount_failed(actual, str(error), retry_at=None)
+
+    async def _attach(self, desired: DesiredMount, way: AttachWay) -> None:
+        async def attach() -> None:
+            await self._stages.devices.attach(desired, way)
+            self._queue.add(desired.key)
+
+        is_ours = way is AttachWay.ATTACH
+        await self._run(
+            whole(desired.key.volume),
+            Operation.ATTACH if is_ours else Operation.VERIFY_ATTACHED,
+            waiter=desired.key,
+            work=attach,
+            describe_failure=partial(findings.attach_failed if is_ours else findings.not_attached, desired),
+        )
+
+    async def _expand(self, desired: DesiredMount, device: NodeDevice) -> None:
+        path = device.path if desired.spec.is_block else desired.plugin.path(desired.key.uid, desired.spec)
+        await self._run(
+            whole(device.name),
+            Operation.EXPAND,
+            waiter=desired.key,
+            work=partial(self._stages.expander.expand_online, desired, device, mount_path=path),
+            describe_failure=partial(findings.expansion_failed, desired),
+        )
+
+    async def _unmount_device(self, device: NodeDevice) -> None:
+        async def unmount() -> None:
+            await self._stages.devices.unmount(device)
+            self.add_device(device.name)
+
+        await self._run(
+            whole(device.name),
+            Operation.UNMAP_DEVICE if device.spec.is_block else Operation.UNMOUNT_DEVICE,
+            waiter=whole(device.name),
+            work=unmount,
+            describe_failure=partial(findings.device_failed, device, is_detach=False),
+        )
+
+    async def _detach(self, device: NodeDevice) -> None:
+        await self._run(
+            whole(device.name),
+            Operation.DETACH,
+            waiter=whole(device.name),
+            work=partial(self._stages.devices.detach, device),
+            describe_failure=partial(findings.device_failed, device, is_detach=True),
+        )
+
+    async def _run(
+        self,
+        turn: MountKey,
+        operation: Operation,
+        *,
+        waiter: MountKey,
+        work: Callable[[], Awaitable[None]],
+        describe_failure: DescribeFailure,
+    ) -> None:
+        """Carry an operation out when it is its turn, and its back-off is over. Else `waiter` comes again."""
+        remaining = self._backoff.remaining(turn, operation, now=self._clock.monotonic())
+        if remaining is not None:
+            self._queue.add_after(waiter, remaining)
+            return
+        if not self._running.begin(turn, waiter=waiter):
             return
         try:
-            await _carry_out(actual.plugin.tear_down(key.uid, actual.name), key)
+            await work()
         except KletError as error:
-            # It may be half gone: containers must not get it, and only a whole set-up makes it mounted again.
-            self._boards.actual.put(replace(actual, state=MountState.UNCERTAIN))
-            retry_at = self._try_later(key, Operation.UNMOUNT)
-            self._recorder.record(findings.unmount_failed(actual, str(error), retry_at=retry_at))
-            return
-        self._backoff.forget(key)
-        self._queue.forget(key)
-        self._boards.actual.remove(key)
-        self._boards.publish_use(key, is_attachable=actual.is_attachable)
+            delay = self._backoff.failed(turn, operation, now=self._clock.monotonic())
+            self._queue.add_after(waiter, delay)
+            self._recorder.record(describe_failure(error, retry_at=self._clock.now() + delay))
+        else:
+            self._backoff.forget(turn)
+        finally:
+            for each in self._running.end(turn):
+                self._queue.add(each)
 
-    def _must_wait(self, key: MountKey, operation: Operation) -> bool:
-        remaining = self._backoff.remaining(key, operation, now=self._clock.monotonic())
-        if remaining is not None:
-            self._queue.add_after(key, remaining)
-        return remaining is not None
+    def _plan_refresh(self, old_at: datetime | None) -> float:
+        """Return when a volume that was just set up is brought up to date again, on the monotonic clock."""
+        now = self._clock.now()
+        wait = self._refresh * (1 + JITTER * self._random.random())
+        if old_at is not None and now < old_at < now + wait:
+            wait = old_at - now
+        return self._clock.monotonic() + wait.total_seconds()
 
-    def _try_later(self, key: MountKey, operation: Operation) -> datetime:
-        """Schedule the retry of a failed operation; return when it is due."""
-        delay = self._backoff.failed(key, operation, now=self._clock.monotonic())
-        self._queue.add_after(key, delay)
-        return self._clock.now() + delay
+    def _wake_at(self, key: MountKey, until: float | None) -> None:
+        if until is not None:
+            self._queue.add_after(key, timedelta(seconds=until - self._clock.monotonic()))
 
     @contextmanager
     def _working(self, uid: PodUID) -> Iterator[None]:
@@ -208,14 +325,3 @@ class MountReconciler:
             self._busy[uid] -= 1
             if not self._busy[uid]:
                 del self._busy[uid]
-
-
-async def _carry_out(operation: Awaitable[T], key: MountKey) -> T:
-    """Run a plugin's operation. Any failure of it concerns this volume alone, and is retried."""
-    try:
-        return await operation
-    except KletError:
-        raise
-    except Exception as error:
-        logger.exception("A volume could not be handled", extra={"uid": key.uid, "volume": str(key.volume)})
-        raise VolumeSetupError(shorten(f"{type(error).__name__}: {error}", _LONGEST_ERROR)) from error

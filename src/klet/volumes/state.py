@@ -1,11 +1,12 @@
-"""The desired and the actual state of the world of volumes, and the step from one to the other.
+"""The desired and the actual state of the world of volumes.
 
-The boards are written by the volume manager and its reconciler only.
+The boards are written by the volume manager and its reconciler only. What to do next: `steps.py`.
 """
 
+import asyncio
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,12 +14,14 @@ from msgspec.structs import replace
 from klet.aio.broadcast import Broadcast
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
+from klet.api.quantity import Quantity
 from klet.model.allocation import PodAllocation
 from klet.model.causes import FindingSubject
 from klet.model.objects import ObjectRef, volume_objects
 from klet.model.pods import PodUID
+from klet.volumes.claims import ClaimUse
+from klet.volumes.devices import DeviceBoard
 from klet.volumes.names import MountKey, VolumeName
-from klet.volumes.operations import TICK
 from klet.volumes.plugins.base import VolumePlugin
 from klet.volumes.pod_waiters import PodWaiters
 from klet.volumes.spec import VolumeSpec
@@ -37,7 +40,20 @@ class DesiredMount(Struct, frozen=True, kw_only=True):
     plugin: VolumePlugin
     names: frozenset[str]
     """What the pod calls it. Several names are one volume if they stand for one claim."""
-    is_attachable: bool = False
+    claim: ClaimUse | None = None
+    """The claim that it stands for."""
+    claim_size: Quantity | None = None
+    """What the status of the claim said of its size when it was looked up last."""
+    is_staged: bool = False
+    """The node has a device of it, which pods share."""
+    has_device_stage: bool = False
+    """The device is mounted or staged for all pods first."""
+    is_attachable: bool | None = False
+    """None while that is not known."""
+    is_expandable: bool = False
+    """Its filesystem has to follow when it grows."""
+    remounts: bool = False
+    """It is set up again while the pod runs."""
     revision: int = 0
     """Goes up with everything that may have changed the volume's content."""
 
@@ -57,50 +73,15 @@ class ActualMount(Struct, frozen=True, kw_only=True):
     name: str
     state: MountState
     subject: FindingSubject
-    is_attachable: bool = False
+    is_block: bool = False
+    is_reconstructed: bool = False
+    """A previous run of the agent had it, and this one has not mounted it yet."""
+    is_unreadable: bool = False
+    """What a previous run left of it leads to no volume: it is torn down by its name, once."""
     revision: int = 0
     """The revision of the desired mount that it was last set up from."""
     refresh_at: float | None = None
     """When to bring it up to date even if no change is known, on the monotonic clock."""
-
-
-class Mount(Struct, frozen=True):
-    """Set the volume up, or bring it up to date."""
-
-    is_remount: bool
-
-
-class Unmount(Struct, frozen=True):
-    """Take the volume down."""
-
-
-class Leave(Struct, frozen=True):
-    """Nothing to do, until an instant of the monotonic clock if there is one."""
-
-    until: float | None = None
-
-
-Step: TypeAlias = Mount | Unmount | Leave
-
-
-def decide_step(
-    desired: DesiredMount | None, actual: ActualMount | None, *, is_leaving: bool, may_mount: bool, now: float
-) -> Step:
-    """Return what to do with one volume of one pod. Only a terminated pod loses volumes.
-
-    A volume that may not be mounted yet, because the node's status does not name it, is left alone without a back-off.
-    """
-    if is_leaving:
-        return Unmount() if actual is not None else Leave()
-    if desired is None or (actual is None and not may_mount):
-        return Leave()
-    if actual is None or actual.state is MountState.UNCERTAIN:
-        return Mount(is_remount=False)
-    if desired.plugin.requires_remount:
-        is_due = actual.refresh_at is not None and now > actual.refresh_at - TICK
-        if is_due or actual.revision != desired.revision:
-            return Mount(is_remount=True)
-    return Leave(until=actual.refresh_at)
 
 
 def has_changed(before: DesiredMount, after: DesiredMount) -> bool:
@@ -131,6 +112,14 @@ class DesiredState:
 
     def all(self) -> Iterable[DesiredMount]:
         return (mount for mounts in self._mounts.values() for mount in mounts.values())
+
+    def has(self, name: VolumeName) -> bool:
+        """Return whether a pod should have it."""
+        return any(mount.key.volume == name for mount in self.all())
+
+    def users(self, name: VolumeName) -> list[MountKey]:
+        """Return the pods that should have it."""
+        return [mount.key for mount in self.all() if mount.key.volume == name]
 
     def put(self, mount: DesiredMount) -> None:
         self._mounts.setdefault(mount.key.uid, {})[mount.key] = mount
@@ -163,7 +152,9 @@ class DesiredState:
         Only desired volumes are kept: one that comes later must be reported again, even if an older status names it.
         """
         in_use = frozenset(names)
-        reported = [mount.key for mount in self.all() if mount.is_attachable and mount.key.volume in in_use]
+        reported = [
+            mount.key for mount in self.all() if mount.is_attachable is not False and mount.key.volume in in_use
+        ]
         before, self._reported = self._reported, frozenset(key.volume for key in reported)
         return tuple(key for key in reported if key.volume not in before)
 
@@ -204,7 +195,7 @@ class ActualState:
             self._mounts.pop(key.uid, None)
 
     def has(self, name: VolumeName) -> bool:
-        """Return whether a pod has it: then it is attached."""
+        """Return whether a pod has it, or may have it."""
         return any(mount.key.volume == name for mount in self.all())
 
     def is_elsewhere(self, key: MountKey) -> bool:
@@ -217,26 +208,31 @@ class ActualState:
 
 
 class VolumeBoards(Struct, frozen=True, kw_only=True):
-    """What the volume manager and its reconciler share."""
+    """What the volume manager, its reconciler and their operations share."""
 
     desired: DesiredState
     actual: ActualState
+    devices: DeviceBoard
     waiters: PodWaiters
     leaving: set[PodUID]
     """Pods whose volumes are being unmounted: a late sync must not bring them back."""
+    pods_are_known: asyncio.Event
+    """All sources have been read: what belongs to no pod now belongs to none."""
     in_use_changes: Broadcast[VolumeName]
     """Attachable volumes that came into use or may be out of it."""
 
-    def publish_use(self, key: MountKey, *, is_attachable: bool) -> None:
-        if is_attachable:
-            self.in_use_changes.send(key.volume)
+    def publish_use(self, name: VolumeName, *, is_attachable: bool | None) -> None:
+        if is_attachable is not False:
+            self.in_use_changes.send(name)
 
 
 def build_boards(clock: Clock) -> VolumeBoards:
     return VolumeBoards(
         desired=DesiredState(),
         actual=ActualState(),
+        devices=DeviceBoard(),
         waiters=PodWaiters(clock=clock),
         leaving=set(),
+        pods_are_known=asyncio.Event(),
         in_use_changes=Broadcast[VolumeName](),
     )

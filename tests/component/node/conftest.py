@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -29,12 +30,15 @@ from klet.node.settings import NodeSettings, ReportTimes
 from klet.node.status_inputs import PartReports
 from klet.node.status_sync import StatusSync
 from klet.objectcache.claims import StandaloneClaims
+from klet.objectcache.own_node import OwnNode
 from klet.simulation.clients import simulated_clients
 from klet.simulation.fake_host import MemoryMachine, MemoryVolumes
 from klet.testing.attachable import AttachableDisks
 from klet.testing.clock import FastClock
+from klet.testing.devices import MemoryDevices
 from klet.volumes.build import ManagerPorts, build_manager
 from klet.volumes.manager import VolumeManager
+from klet.volumes.names import Layout
 from klet.wire import cri_v1_pb2 as cri
 
 WELL = RuntimeReport(runtime_error=None, network_error=None)
@@ -159,7 +163,10 @@ def build_agent(cluster, settings: ReportSettings) -> Agent:
             randomness=chance,
             clock=clock,
             claims=StandaloneClaims(),
-            find_node=lambda: None,
+            find_node=lambda: informer.get(NAME),
+            node=OwnNode(informer=informer, client=clients.main, name=NAME),
+            layout=Layout(Path("/")),
+            devices=MemoryDevices(),
         )
     )
     ports = ReportPorts(

@@ -29,6 +29,12 @@ async def raw_node(agent) -> bytes:
     return await agent.client.read("/api/v1/nodes/n1")
 
 
+async def attach(agent):
+    """Be the controller that attaches what the node reports in use."""
+    patch = {"status": {"volumesAttached": [{"name": DISK, "devicePath": "/dev/a"}]}}
+    await agent.client.patch(Node, "n1", patch=patch, subresource="status")
+
+
 async def test_a_node_without_such_volumes_does_not_have_the_field(ready_agent):
     async with ready_agent.running(ready_agent.reporter, ready_agent.volumes):
         await ready_agent.until_node(ready)
@@ -43,6 +49,8 @@ async def test_a_volume_is_named_before_it_is_set_up_and_until_it_is_gone(ready_
         async with asyncio.TaskGroup() as group:
             group.create_task(ready_agent.volumes.wait_for_attach_and_mount(pod_with_disk()))
             await ready_agent.until_node(lambda node: node.status.volumes_in_use == (DISK,))
+            assert ready_agent.disks.ups == []
+            await attach(ready_agent)
         assert ready_agent.disks.ups == [("u", "v")]
         await ready_agent.volumes.wait_for_unmount("u")
         await ready_agent.until_node(lambda node: node.status.volumes_in_use == ())
@@ -59,5 +67,6 @@ async def test_a_volume_waits_as_long_as_the_status_cannot_be_reported(ready_age
         assert (await ready_agent.client.get(Node, "n1")).status.volumes_in_use == ()
         assert ready_agent.disks.ups == []
         await ready_agent.sync.sync("n1")
+        await attach(ready_agent)
         await ready_agent.disks.came.wait()
     assert ready_agent.disks.ups == [("u", "v")]

@@ -24,8 +24,12 @@ from klet.objectcache.claims import StandaloneClaims
 from klet.objectcache.cluster import build_cluster_objects
 from klet.objectcache.tokens import TokenCache
 from klet.objectcache.trust_bundles import NoTrustBundles
+from klet.testing.attachable import AttachableDisks, DiskRack
+from klet.testing.clock import SteppingClock
+from klet.testing.devices import MemoryDevices
 from klet.testing.mounts import NotedMounts
 from klet.testing.no_storage import no_storage
+from klet.testing.volume_cluster import VolumeCluster
 from klet.volumes.build import ManagerPorts, VolumePorts, build_manager, build_plugins
 from klet.volumes.directories import PodDirectories
 from klet.volumes.keeper import VolumeKeeper
@@ -93,6 +97,7 @@ class VolumeNode:
             node=Resources(),
             mounter=self.mounter,
             storage=no_storage(root),
+            devices=MemoryDevices(),
             recorder=self.journal,
             threads=threads,
             clock=self.clock,
@@ -110,6 +115,8 @@ class VolumeNode:
                 clock=self.clock,
                 claims=StandaloneClaims(),
                 find_node=lambda: None,
+                layout=Layout(root),
+                devices=MemoryDevices(),
             )
         )
         self.keeper = VolumeKeeper(objects=(self.objects,), volumes=self.volumes)
@@ -191,3 +198,136 @@ def pod_with():
 @pytest.fixture
 def budget() -> float:
     return BUDGET
+
+
+class StagedNode:
+    """A machine with disks, and the agents that run on it one after the other."""
+
+    def __init__(self, group):
+        self.group = group
+        self.clock = SteppingClock()
+        self.rack = DiskRack()
+        self.devices = MemoryDevices()
+        self.cluster = VolumeCluster()
+        self.notes = Journal()
+        self.attaches = False
+        self.has_api = True
+        self.tasks = []
+        self.begin()
+
+    def begin(self):
+        """Make an agent that does not run yet."""
+        self.disks = AttachableDisks(self.rack)
+        self.volumes = build_manager(
+            ManagerPorts(
+                plugins=(self.disks,),
+                allocations=AllocationBook(),
+                layout=Layout(Path("/")),
+                disk=self.rack,
+                devices=self.devices,
+                recorder=self.notes,
+                refresh=timedelta(minutes=1),
+                randomness=random.Random(1),
+                clock=self.clock,
+                claims=self.cluster,
+                find_node=self.cluster.find,
+                node=self.cluster if self.has_api else None,
+                node_name="n1",
+                attaches=self.attaches,
+            )
+        )
+
+    async def start(self):
+        self.tasks.append(self.group.create_task(self.volumes.run()))
+        await self.settle()
+
+    async def kill(self):
+        """End the agent without letting it do anything more, and begin another one."""
+        self.rack.killed.set()
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        self.tasks.clear()
+        self.rack.kill_after = None
+        self.rack.killed = asyncio.Event()
+        self.begin()
+
+    async def settle(self, duration=timedelta()):
+        await self.clock.run(duration)
+
+    def report(self):
+        """What a sync of the node's status does."""
+        self.volumes.mark_reported_in_use(self.volumes.volumes_in_use() or ())
+
+    async def go_on(self, *names):
+        """Report the volumes in use, and be the controller that attaches them."""
+        self.report()
+        self.cluster.attach(*names)
+        await self.settle()
+
+    async def wait(self, pod):
+        """Somebody who waits for the volumes of a pod."""
+        waiter = asyncio.ensure_future(self.volumes.wait_for_attach_and_mount(pod))
+        self.tasks.append(waiter)
+        await self.settle()
+        return waiter
+
+    async def end(self, uid):
+        ending = asyncio.ensure_future(self.volumes.wait_for_unmount(uid))
+        self.tasks.append(ending)
+        await self.settle()
+        return ending
+
+    def messages(self):
+        return [f"{finding.decision} {finding.message}" for finding in self.notes.findings]
+
+
+@pytest.fixture
+async def staged():
+    async with asyncio.TaskGroup() as group:
+        made = StagedNode(group)
+        yield made
+        for task in made.tasks:
+            task.cancel()
+        await asyncio.gather(*made.tasks, return_exceptions=True)
+
+
+@pytest.fixture
+async def running(staged):
+    """The same, with an agent that runs on it."""
+    staged.cluster.attach()
+    await staged.start()
+    return staged
+
+
+def disk(name="a", volume="v"):
+    """A disk as a volume of the pod itself."""
+    return {"name": volume, "gcePersistentDisk": {"pdName": name}}
+
+
+@pytest.fixture
+def pod_on():
+    """Makes pods that mount disks, or claims (`claim=`), or have them as devices (`devices=`)."""
+
+    def make(*volumes, uid="u", claims=(), devices=(), read_only=False):
+        named = [*volumes, *({"name": name, **_claim(name, read_only=read_only)} for name in (*claims, *devices))]
+        mounts = [{"name": each["name"], "mountPath": f"/{each['name']}"} for each in named]
+        container = {
+            "name": "c",
+            "image": "i",
+            "volumeMounts": [each for each in mounts if each["name"] not in devices],
+            "volumeDevices": [{"name": name, "devicePath": f"/dev/{name}"} for name in devices],
+        }
+        meta = {"name": f"pod-{uid}", "namespace": "ns", "uid": uid}
+        return convert(Pod, {"metadata": meta, "spec": {"containers": [container], "volumes": named}})
+
+    return make
+
+
+def _claim(name, *, read_only):
+    return {"persistentVolumeClaim": {"claimName": name, "readOnly": read_only}}
+
+
+@pytest.fixture
+def disk_volume():
+    return disk

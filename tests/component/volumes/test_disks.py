@@ -16,6 +16,7 @@ from klet.model.allocation import desired_allocation
 from klet.model.objects import ObjectMissing
 from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.testing.clock import ManualClock
+from klet.testing.devices import MemoryDevices
 from klet.testing.storage import DiskTrees, RecordingTools, ToolMounts, storage_of
 from klet.volumes.build import VolumePorts, build_plugins
 from klet.volumes.errors import FilesystemMismatch, VolumeSetupError
@@ -76,6 +77,7 @@ class DiskNode:
             certificates=NoPodCertificates(),
             node=Nothing(),
             mounter=self.mounts,
+            devices=MemoryDevices(),
             storage=storage_of(self.machine, self.trees),
             recorder=Nothing(),
             threads=threads,

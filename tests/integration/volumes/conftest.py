@@ -16,6 +16,7 @@ from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.host import mounts
+from klet.host.loop_devices import LoopDevices
 from klet.host.mounts import Propagation
 from klet.model.objects import IssuedToken
 from klet.objectcache.claims import StandaloneClaims
@@ -23,6 +24,7 @@ from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.testing.no_storage import no_storage
 from klet.volumes.build import ManagerPorts, VolumePorts, build_manager, build_plugins
 from klet.volumes.directories import PodDirectories
+from klet.volumes.host_devices import HostDevices
 from klet.volumes.host_mounter import HostMounter, find_noswap
 from klet.volumes.names import Layout
 from klet.volumes.orphans import OrphanedPods
@@ -86,6 +88,7 @@ class MountingNode:
             node=Resources(),
             mounter=HostMounter(),
             storage=no_storage(root),
+            devices=HostDevices(root=root, loops=LoopDevices(), threads=threads),
             recorder=self.journal,
             threads=threads,
             clock=clock,
@@ -104,6 +107,8 @@ class MountingNode:
                 clock=clock,
                 claims=StandaloneClaims(),
                 find_node=lambda: None,
+                layout=Layout(root),
+                devices=HostDevices(root=root, loops=LoopDevices(), threads=threads),
             )
         )
         self.orphans = OrphanedPods(volumes=self.volumes, directories=directories)

@@ -35,6 +35,7 @@ NORMAL = """
     Starting NodeReady NodeNotReady NodeSchedulable NodeNotSchedulable NodeHasSufficientMemory
     NodeHasInsufficientMemory NodeHasNoDiskPressure NodeHasDiskPressure NodeHasSufficientPID NodeHasInsufficientPID
     DeadlineExceeded SandboxChanged Created Started Killing Pulling Pulled BackOff
+    SuccessfulMountVolume SuccessfulAttachVolume FileSystemResizeSuccessful
 """
 WARNING = """
     SystemOOM OOMKilling
@@ -45,6 +46,7 @@ WARNING = """
     OutOfpods AppArmor SupplementalGroupsPolicyNotSupported UnexpectedAdmissionError Preempting HostIPsIPFamilyMismatch
     FailedPrepareDynamicResources PodLevelResourcesNotSupported
     ExceededGracePeriod FailedKillPod FailedCreatePodContainer Failed FailedMount AlreadyMountedVolume
+    FailedMapVolume FailedAttachVolume FailedMountOnFilesystemMismatch VolumeResizeFailed FileSystemResizeFailed
     NetworkNotReady FailedSync
     FailedValidation FailedToRetrieveImagePullSecret FailedCreatePodSandBox FailedPodSandBoxStatus
     LifecycleHTTPFallback InspectFailed ErrImageNeverPull Unhealthy ProbeWarning FailedPostStartHook

@@ -14,6 +14,7 @@ from klet.model.allocation import PodAllocation
 from klet.model.objects import ObjectKind, ObjectRef
 from klet.objectcache.claims import StandaloneClaims
 from klet.testing.clock import START
+from klet.testing.devices import MemoryDevices
 from klet.volumes.build import ManagerPorts, build_manager
 from klet.volumes.directories import PodDirectories
 from klet.volumes.errors import WaitFailed
@@ -111,6 +112,8 @@ class Node:
                 clock=machine.clock,
                 claims=StandaloneClaims(),
                 find_node=lambda: None,
+                layout=Layout(machine.root),
+                devices=MemoryDevices(),
             )
         )
 

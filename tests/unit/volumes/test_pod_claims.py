@@ -64,7 +64,7 @@ def want(claims, pod_with):
     def call(name="c"):
         pod = pod_with({"persistentVolumeClaim": {"claimName": name}})
         volume = pod.spec.volumes[0]
-        return claims.want(pod, desired_allocation(pod), volume, claim_of(pod, volume))
+        return claims.want(pod, desired_allocation(pod), volume, claim_of(pod, volume)).spec
 
     return call
 

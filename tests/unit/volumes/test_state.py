@@ -1,8 +1,6 @@
-"""What to do with one volume of one pod."""
+"""The boards of volumes, and the back-off of operations."""
 
 from datetime import timedelta
-
-import pytest
 
 from klet.model.allocation import PodAllocation
 from klet.model.causes import FindingSubject
@@ -15,83 +13,36 @@ from klet.volumes.state import (
     ActualState,
     DesiredMount,
     DesiredState,
-    Leave,
-    Mount,
     MountState,
-    Unmount,
-    decide_step,
 )
 
 KEY = MountKey("kubernetes.io/configmap/u-v", "u")
 CFG = ObjectRef(ObjectKind.CONFIG_MAP, "ns", "cfg")
 NOW = 1000.1
-SOON = NOW + 60.0
 
 
-class Changing:
-    requires_remount = True
-
-
-class Fixed:
-    requires_remount = False
-
-
-def desired(plugin=Changing, revision=0, pod=None):
+def desired(revision=0, pod=None):
     spec = pod and VolumeSpec(pod.spec.volumes[0])
     return DesiredMount(
         key=KEY,
         pod=pod,
         allocation=PodAllocation(),
         spec=spec,
-        plugin=plugin,
+        plugin=None,
         names=frozenset({"v"}),
         revision=revision,
     )
 
 
-def actual(state=MountState.MOUNTED, revision=0, refresh_at=SOON):
+def actual(state=MountState.MOUNTED, revision=0):
     return ActualMount(
         key=KEY,
-        plugin=Changing,
+        plugin=None,
         name="v",
         state=state,
         subject=FindingSubject(),
         revision=revision,
-        refresh_at=refresh_at,
     )
-
-
-@pytest.mark.parametrize(
-    ("want", "have", "is_leaving", "step"),
-    [
-        pytest.param(desired(), None, False, Mount(is_remount=False), id="not there yet"),
-        pytest.param(desired(), actual(MountState.UNCERTAIN), False, Mount(is_remount=False), id="perhaps there"),
-        pytest.param(desired(), actual(), False, Leave(until=SOON), id="there and new"),
-        pytest.param(desired(revision=1), actual(), False, Mount(is_remount=True), id="there and old"),
-        pytest.param(desired(), actual(refresh_at=NOW), False, Mount(is_remount=True), id="due"),
-        pytest.param(desired(Fixed, revision=1), actual(), False, Leave(until=SOON), id="its content is the pod's"),
-        pytest.param(None, actual(), False, Leave(), id="nobody wants it, but its pod may come: agent restarted"),
-        pytest.param(None, None, False, Leave(), id="nothing at all"),
-        pytest.param(None, actual(), True, Unmount(), id="its pod is over"),
-        pytest.param(None, actual(MountState.UNCERTAIN), True, Unmount(), id="perhaps there, its pod is over"),
-        pytest.param(None, None, True, Leave(), id="gone with its pod"),
-    ],
-)
-def test_the_next_step(want, have, is_leaving, step):
-    assert decide_step(want, have, is_leaving=is_leaving, may_mount=True, now=NOW) == step
-
-
-@pytest.mark.parametrize(
-    ("have", "is_leaving", "step"),
-    [
-        pytest.param(None, False, Leave(), id="it waits without a back-off"),
-        pytest.param(actual(MountState.UNCERTAIN), False, Mount(is_remount=False), id="perhaps there: it is attached"),
-        pytest.param(actual(refresh_at=NOW), False, Mount(is_remount=True), id="there and due"),
-        pytest.param(actual(), True, Unmount(), id="its pod is over"),
-    ],
-)
-def test_the_next_step_of_one_that_must_not_come_yet(have, is_leaving, step):
-    assert decide_step(desired(), have, is_leaving=is_leaving, may_mount=False, now=NOW) == step
 
 
 def test_objects_lead_to_the_volumes_that_show_them(pod_with):

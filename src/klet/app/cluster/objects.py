@@ -18,6 +18,7 @@ from klet.kube.node_informers import NodeInformers
 from klet.model.roles import Part, ReferredObjects, TokenClient
 from klet.objectcache.claims import ClusterClaims
 from klet.objectcache.cluster import build_cluster_objects
+from klet.objectcache.own_node import OwnNode
 from klet.objectcache.tokens import TokenCache
 from klet.objectcache.trust_bundles import NoTrustBundles, TrustBundles
 from klet.offline.keeping import Offline
@@ -96,6 +97,7 @@ def build_served_objects(
         services=ClusterServices(services=informers.services, clock=clock),
         runtime_classes=ClusterRuntimeClasses(classes=informers.runtime_classes, clock=clock),
         find_node=find_node,
+        node=OwnNode(informer=informers.node, client=clients.main, name=settings.node_name),
         has_api=True,
     )
     return ServedObjects(objects=objects, certificates=certificates, parts=(*parts, tokens))

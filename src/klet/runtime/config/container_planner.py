@@ -60,7 +60,6 @@ class ContainerFiles(Struct, frozen=True, kw_only=True):
 
     hosts_file: str
     termination_log: str
-    block_volumes: Mapping[str, BlockVolume] = field(default_factory=dict)
 
 
 class StartFacts(Struct, frozen=True, kw_only=True):
@@ -130,7 +129,12 @@ class ContainerPlanner:
         options = await self._devices.options_for(pod, container, sandbox.allocation.of(container.name))
         files = await self._files.prepare_container(pod, container, pod_ips=sandbox.pod_ips)
         volumes = self._volumes.of_pod(uid_of(pod))
-        build_block_devices(container, files.block_volumes)  # their errors are reported before all others
+        block_volumes = {
+            name: BlockVolume(path=volume.device, read_only=volume.read_only)
+            for name, volume in volumes.items()
+            if volume.device
+        }
+        build_block_devices(container, block_volumes)  # their errors are reported before all others
         environment = build_environment(
             pod,
             container,
@@ -154,7 +158,7 @@ class ContainerPlanner:
                 sub_paths=await self._prepare_sub_paths(pod, container, volumes, environment),
                 images=facts.image_volumes,
                 image_handler=sandbox.image_handler,
-                block_volumes=files.block_volumes,
+                block_volumes=block_volumes,
                 hosts_file=files.hosts_file,
                 termination_log=files.termination_log,
                 supports_recursive_read_only=await self._has_recursive_read_only(container, sandbox),

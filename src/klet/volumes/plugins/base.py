@@ -307,15 +307,3 @@ class StagedPlugin(VolumePlugin):
     async def expand(self, request: ExpandRequest) -> Expansion:  # noqa: ARG002 - none by default
         """Grow the filesystem or the device. A KletError counts as FAILED, a TransientFailure as TRANSIENT."""
         return Expansion(ExpansionOutcome.NOT_SUPPORTED)
-
-
-class AttachablePlugin(VolumePlugin):
-    """A volume plugin whose volumes a controller attaches, once the node reports them in use."""
-
-    @abstractmethod
-    def node_name_of(self, spec: VolumeSpec) -> VolumeName | None:
-        """Return what it is called on the whole node, whichever pods use it; None for one that needs no attaching."""
-
-    @abstractmethod
-    async def found_name(self, uid: PodUID, name: str) -> VolumeName | None:
-        """Return the same for one that a previous run of the agent has set up. A failure is a KletError."""

@@ -21,7 +21,7 @@ from klet.volumes.device_mounts import DeviceMounts
 from klet.volumes.device_places import DevicePlace, build_place, read_place
 from klet.volumes.errors import VolumeSetupError
 from klet.volumes.local_directories import LocalDirectories, LocalDirectory, SharedDirectory, is_block_device
-from klet.volumes.names import Layout, VolumeName, escape
+from klet.volumes.names import Layout, escape
 from klet.volumes.ownership import ON_ROOT_MISMATCH, Ownership, change_ownership
 from klet.volumes.plugins.base import (
     ExpandRequest,
@@ -71,9 +71,6 @@ class LocalPlugin(StagedPlugin):
         self._threads = threads
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """By directory: of two pods that get it at once only the first changes its owner."""
-
-    def unique_name(self, uid: PodUID, name: str) -> VolumeName:  # noqa: ARG002 - pods share it
-        return VolumeName(f"{self.name}/{name}")
 
     def supports(self, spec: VolumeSpec) -> bool:
         return spec.persistent is not None and spec.persistent.spec.local is not None

@@ -1,0 +1,199 @@
+"""Devices of volumes on this machine. Every step below the agent's root is taken by descriptor; all of it blocks.
+
+Drivers with a hostPath write next to these files. A name that is swapped for a link meanwhile leads nowhere.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from klet.aio.threads import Threads
+from klet.host.beneath import list_directory, make_directories, open_directory, remove_below, unlink_below
+from klet.host.errors import FileMissing, file_error
+from klet.host.files import is_plain_name
+from klet.host.loop_devices import LoopDevices
+from klet.host.mountinfo import MountEntry, find_references
+from klet.host.mounts import bind, list_mounts, unmount
+from klet.volumes.device_host import BlockMapping
+from klet.volumes.errors import VolumeSetupError, doing
+
+MODE: Final = 0o750
+_NEW_LINK: Final = ".new-link"
+
+
+class HostDevices:
+    """Carries the work out on threads."""
+
+    def __init__(self, *, root: Path, loops: LoopDevices, threads: Threads) -> None:
+        self._files = DeviceFiles(root=root, loops=loops)
+        self._threads = threads
+
+    async def mounts(self) -> Sequence[MountEntry]:
+        return await self._threads.run(list_mounts)
+
+    async def references(self, path: str) -> Sequence[str]:
+        return await self._threads.run(_references, path)
+
+    async def is_in_use(self, device: str) -> bool:
+        return await self._threads.run(is_in_use, Path(device))
+
+    async def resolve(self, device: str) -> str:
+        return await self._threads.run(_resolve, Path(device))
+
+    async def map_device(self, mapping: BlockMapping, device: str) -> None:
+        await self._threads.run(self._files.map_device, mapping, Path(device))
+
+    async def unmap_device(self, mapping: BlockMapping) -> None:
+        await self._threads.run(self._files.unmap_device, mapping)
+
+    async def mapped(self, map_path: str) -> Sequence[str]:
+        return await self._threads.run(self._files.mapped, map_path)
+
+    async def remove_map(self, map_path: str) -> None:
+        await self._threads.run(self._files.remove_map, map_path)
+
+
+class DeviceFiles:
+    """The binds, links and locks of block volumes below the agent's root."""
+
+    def __init__(self, *, root: Path, loops: LoopDevices) -> None:
+        self._root = root
+        self._loops = loops
+
+    def map_device(self, mapping: BlockMapping, device: Path) -> None:
+        names = self._names(mapping.map_path)
+        make_directories(self._root, *names, mode=MODE)
+        with open_directory(self._root, *names) as directory:
+            shown = Path(mapping.map_path) / mapping.uid
+            self._bind(directory, mapping.uid, device, shown)
+            self._make_link(mapping.link, device)
+            if self._loops.find(shown) is None:
+                with _opened_device(directory, mapping.uid, shown) as found:
+                    self._loops.take(found, shown)
+
+    def unmap_device(self, mapping: BlockMapping) -> None:
+        shown = Path(mapping.map_path) / mapping.uid
+        loop = self._loops.find(shown)
+        if loop is not None:
+            self._loops.release(loop)
+        unlink_below(self._root, *self._names_of(mapping.link))
+        try:
+            with open_directory(self._root, *self._names(mapping.map_path)) as directory:
+                _unbind(directory, mapping.uid, shown)
+        except FileMissing:
+            return
+
+    def mapped(self, map_path: str) -> list[str]:
+        names = self._names(map_path)
+        try:
+            with open_directory(self._root, *names) as directory:
+                entries = list_directory(self._root, *names)
+                return [entry.name for entry in entries if _is_device(directory, entry.name)]
+        except FileMissing:
+            return []
+
+    def remove_map(self, map_path: str) -> None:
+        remove_below(self._root, *self._names(map_path))
+
+    def _bind(self, directory: int, name: str, device: Path, shown: Path) -> None:
+        if _is_device(directory, name):
+            return
+        # A run that was killed may have left it. Whatever else it is by now, the bind below goes by descriptor.
+        with doing("make", shown), suppress(FileExistsError):
+            os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE, dir_fd=directory))
+        with doing("open", device):
+            source = os.open(device, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISBLK(os.fstat(source).st_mode):
+                raise VolumeSetupError(f"{device} is not a block device")
+            with doing("open", shown):
+                target = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+            try:
+                if not stat.S_ISREG(os.fstat(target).st_mode):
+                    raise VolumeSetupError(f"{shown} is not a regular file")
+                bind(Path(f"/proc/self/fd/{source}"), Path(f"/proc/self/fd/{target}"), shown=shown)
+            finally:
+                os.close(target)
+        finally:
+            os.close(source)
+
+    def _make_link(self, link: Path, device: Path) -> None:
+        *above, name = self._names_of(link)
+        make_directories(self._root, *above, mode=MODE)
+        with open_directory(self._root, *above) as directory, doing("link", link):
+            with suppress(FileNotFoundError):
+                os.unlink(_NEW_LINK, dir_fd=directory)
+            os.symlink(device, _NEW_LINK, dir_fd=directory)
+            os.rename(_NEW_LINK, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+    def _names(self, map_path: str) -> tuple[str, ...]:
+        return self._names_of(Path(map_path))
+
+    def _names_of(self, path: Path) -> tuple[str, ...]:
+        """Return the names of a path below the agent's root; all others are refused."""
+        if not path.is_relative_to(self._root):
+            raise VolumeSetupError(f"{path} is not below {self._root}")
+        names = path.relative_to(self._root).parts
+        if not names or not all(is_plain_name(name) for name in names):
+            raise VolumeSetupError(f"{path} is no plain path below {self._root}")
+        return names
+
+
+def is_in_use(device: Path) -> bool:
+    """Return whether a device is open exclusively: mounted, or part of another device."""
+    try:
+        if not stat.S_ISBLK(device.stat().st_mode):
+            return False
+        os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC | os.O_NONBLOCK))
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            return True
+        raise file_error("open", device, error) from error
+    return False
+
+
+def _references(path: str) -> tuple[str, ...]:
+    return find_references(list_mounts(), os.path.realpath(path))
+
+
+def _resolve(device: Path) -> str:
+    with doing("look at", device):
+        return str(device.resolve(strict=True))
+
+
+def _is_device(directory: int, name: str) -> bool:
+    try:
+        mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return False
+    return stat.S_ISBLK(mode) or stat.S_ISCHR(mode)
+
+
+def _unbind(directory: int, name: str, shown: Path) -> None:
+    if _is_device(directory, name):
+        unmount(Path(f"/proc/self/fd/{directory}/{name}"), shown=shown)
+    with doing("remove", shown), suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=directory)
+
+
+@contextmanager
+def _opened_device(directory: int, name: str, shown: Path) -> Iterator[int]:
+    with doing("open", shown):
+        try:
+            found = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=directory)
+        except OSError as error:
+            if error.errno not in {errno.EROFS, errno.EACCES}:
+                raise
+            found = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=directory)
+    try:
+        if not stat.S_ISBLK(os.fstat(found).st_mode):
+            raise VolumeSetupError(f"{shown} is not a block device")
+        yield found
+    finally:
+        os.close(found)

@@ -1,0 +1,67 @@
+"""Which plugin a volume belongs to, what the volume is called, and what has to be done for it."""
+
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from klet.api.pod import Pod
+from klet.model.allocation import PodAllocation
+from klet.model.pods import PodUID, uid_of
+from klet.volumes.errors import NoPlugin
+from klet.volumes.names import Layout, MountKey, VolumeName
+from klet.volumes.plugins.base import StagedPlugin, VolumePlugin
+from klet.volumes.spec import VolumeSpec
+from klet.volumes.state import DesiredMount
+
+
+class VolumeKinds(Struct, frozen=True):
+    """The kinds of volumes that this node knows."""
+
+    plugins: Iterable[VolumePlugin]
+    """Those of now, each time it is asked: drivers of flexVolume come and go."""
+    layout: Layout
+    translate: Callable[[VolumeSpec], VolumeSpec]
+    """Returns what is mounted for a kind that a CSI driver has taken over; all others as they are."""
+
+    def describe(self, pod: Pod, allocation: PodAllocation, spec: VolumeSpec, name: str) -> DesiredMount:
+        """Return what a pod should have; raises KletError for a volume that no plugin knows."""
+        spec = self.translate(spec)
+        plugin = next((plugin for plugin in self.plugins if plugin.supports(spec)), None)
+        if plugin is None:
+            raise NoPlugin(spec.name)
+        uid = uid_of(pod)
+        volume, is_staged = name_of(plugin, uid, spec)
+        wanted = DesiredMount(
+            key=MountKey(volume, uid),
+            pod=pod,
+            allocation=allocation,
+            spec=spec,
+            plugin=plugin,
+            names=frozenset({name}),
+            is_staged=is_staged,
+            remounts=plugin.remounts(spec),
+        )
+        if not is_staged or not isinstance(plugin, StagedPlugin):
+            return wanted
+        return replace(
+            wanted,
+            has_device_stage=spec.is_block or plugin.is_device_mountable(spec),
+            is_attachable=plugin.is_attachable(spec),
+            is_expandable=spec.persistent is not None and plugin.is_expandable(spec),
+        )
+
+
+def name_of(plugin: VolumePlugin, uid: PodUID, spec: VolumeSpec) -> tuple[VolumeName, bool]:
+    """Return the name of a pod's volume that is unique on the node, and whether that is the name of a device.
+
+    Raises KletError if the plugin cannot name it.
+    """
+    if isinstance(plugin, StagedPlugin) and is_staged(plugin, spec):
+        return plugin.volume_name(spec), True
+    return plugin.unique_name(uid, spec.name), False
+
+
+def is_staged(plugin: StagedPlugin, spec: VolumeSpec) -> bool:
+    """Return whether the node has a device of a volume. The stage is asked for first: that needs no API server."""
+    return plugin.is_device_mountable(spec) or spec.is_block or plugin.is_attachable(spec) is not False
