@@ -79,7 +79,7 @@ async def test_a_tool_that_is_missing_or_hangs_shows_no_arguments(tmp_path, mach
     tools = machine.tools
     with pytest.raises(ProcessFailed, match=r'^exec: "nothing-like-it": executable file not found in \$PATH$'):
         await tools.run("nothing-like-it", "secret")
-    with pytest.raises(ProcessTimeout, match="^hang was killed: it did not end within") as caught:
+    with pytest.raises(ProcessTimeout, match=r"^hang was killed: it did not end within") as caught:
         await tools.run("hang", "secret", timeout=timedelta(milliseconds=200))
     assert "secret" not in str(caught.value)
     with pytest.raises(ProcessFailed, match="NUL byte"):
@@ -139,7 +139,7 @@ async def test_nothing_is_written_to_a_disk_that_may_only_be_read(machine, forma
     machine.add("blkid", EMPTY)
     with pytest.raises(
         DiskNotFormatted,
-        match="^cannot mount unformatted disk /dev/sdz as we are manipulating it in read-only mode$",
+        match=r"^cannot mount unformatted disk /dev/sdz as we are manipulating it in read-only mode$",
     ):
         await formats.format_and_mount(disk(options=("ro",)))
     assert [call[0] for call in machine.calls()] == ["blkid"]
@@ -161,7 +161,7 @@ async def test_a_partitioned_disk_is_neither_formatted_nor_mounted_as_another(ma
 
 
 @pytest.mark.parametrize(
-    ("code", "is_mounted"), [(0, True), (1, True), (4, False), (8, True), (127, True)], ids=lambda value: str(value)
+    ("code", "is_mounted"), [(0, True), (1, True), (4, False), (8, True), (127, True)], ids=str
 )
 async def test_only_errors_that_fsck_could_not_correct_stop_a_mount(machine, formats, code, is_mounted):
     machine.add("blkid", EXT4)
@@ -170,7 +170,7 @@ async def test_only_errors_that_fsck_could_not_correct_stop_a_mount(machine, for
         await formats.format_and_mount(disk())
     else:
         with pytest.raises(
-            DiskFormatError, match="^'fsck' found errors on device /dev/sdz but could not correct them: broken"
+            DiskFormatError, match=r"^'fsck' found errors on device /dev/sdz but could not correct them: broken"
         ):
             await formats.format_and_mount(disk())
     assert ("mount" in [call[0] for call in machine.calls()]) is is_mounted
@@ -180,9 +180,9 @@ async def test_another_filesystem_is_only_an_error_if_it_does_not_mount(machine,
     machine.add("blkid", EXT4)
     await formats.format_and_mount(disk(fs_type="xfs"))
     machine.add("mount", "echo wrong fs type; exit 32")
-    with pytest.raises(WrongFilesystem, match='^failed to mount the volume as "xfs", it already contains ext4'):
+    with pytest.raises(WrongFilesystem, match=r'^failed to mount the volume as "xfs", it already contains ext4'):
         await formats.format_and_mount(disk(fs_type="xfs"))
-    with pytest.raises(DiskFormatError, match="^mount failed: exit status 32") as caught:
+    with pytest.raises(DiskFormatError, match=r"^mount failed: exit status 32") as caught:
         await formats.format_and_mount(disk(fs_type="ext4"))
     assert not isinstance(caught.value, WrongFilesystem)
 
@@ -202,7 +202,7 @@ async def test_growing(machine, formats):
     machine.add("blkid", EXT4)
     machine.add("resize2fs", "echo busy; exit 1")
     with pytest.raises(
-        DiskFormatError, match="resize of device /dev/sdz failed: exit status 1. resize2fs output: busy"
+        DiskFormatError, match=r"resize of device /dev/sdz failed: exit status 1. resize2fs output: busy"
     ):
         await formats.grow("/dev/sdz", "/t")
     machine.add("blkid", "echo TYPE=vfat")

@@ -406,7 +406,7 @@ class TestFibreChannel:
         assert device == str(node.trees.dev / "sda")
 
     async def test_no_disk(self, node):
-        with pytest.raises(VolumeSetupError, match="^no fc disk found$"):
+        with pytest.raises(VolumeSetupError, match=r"^no fc disk found$"):
             await node.fc.wait_for_attach(stage(inline("fc", targetWWNs=["50a"], lun=0)))
 
     async def test_after_the_last_pod_every_way_to_the_disk_is_removed(self, node):
@@ -433,7 +433,7 @@ class TestFibreChannel:
         node.machine.add("blockdev", "echo busy; exit 1")
         path = node.fc.device_mount_path(inline("fc", targetWWNs=["50a"], lun=0))
         started = node.clock.monotonic()
-        with pytest.raises(VolumeSetupError, match="fc: failed to detach disk.*busy"):
+        with pytest.raises(VolumeSetupError, match=r"fc: failed to detach disk.*busy"):
             await node.fc.unmount_device(path, device_path="/dev/sda")
         assert node.clock.monotonic() - started == 120
         assert (node.trees.sys / "block/sda/device/delete").read_text() == ""

@@ -127,7 +127,7 @@ def test_answers_that_are_no_success(output, message):
 
 
 def test_a_command_that_a_driver_does_not_have():
-    with pytest.raises(FlexNotSupported, match="^Not supported$"):
+    with pytest.raises(FlexNotSupported, match=r"^Not supported$"):
         read_answer("attach", b'{"status":"Not supported"}')
 
 

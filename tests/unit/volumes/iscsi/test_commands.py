@@ -63,7 +63,7 @@ def test_no_failure_and_nothing_undone_shows_a_secret():
 
 @pytest.mark.parametrize("value", [b"\xff", b"a\0b"])
 def test_a_secret_that_cannot_be_an_argument_is_refused(value):
-    with pytest.raises(VolumeSetupError, match="node.session.auth.password"):
+    with pytest.raises(VolumeSetupError, match=r"node.session.auth.password"):
         plan_login(make_disk(chap_session=True), PORTAL, {"node.session.auth.password": value})
 
 
