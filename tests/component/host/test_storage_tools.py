@@ -160,9 +160,7 @@ async def test_a_partitioned_disk_is_neither_formatted_nor_mounted_as_another(ma
     assert "mkfs.ext4" not in [call[0] for call in machine.calls()]
 
 
-@pytest.mark.parametrize(
-    ("code", "is_mounted"), [(0, True), (1, True), (4, False), (8, True), (127, True)], ids=str
-)
+@pytest.mark.parametrize(("code", "is_mounted"), [(0, True), (1, True), (4, False), (8, True), (127, True)], ids=str)
 async def test_only_errors_that_fsck_could_not_correct_stop_a_mount(machine, formats, code, is_mounted):
     machine.add("blkid", EXT4)
     machine.add("fsck", f"echo broken; exit {code}")

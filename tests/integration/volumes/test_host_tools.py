@@ -95,7 +95,9 @@ class ToolNode:
             mounter=HostMounter(),
             devices=MemoryDevices(),
             storage=StoragePorts(
-                tools=tools, disks=DiskTree(sys=root / "sys", dev=root / "dev"), sessions=IscsiSessions(sys=root / "sys")
+                tools=tools,
+                disks=DiskTree(sys=root / "sys", dev=root / "dev"),
+                sessions=IscsiSessions(sys=root / "sys"),
             ),
             recorder=self.journal,
             threads=threads,
@@ -219,7 +221,9 @@ class TestLocalDisks:
     async def test_somebodys_data_is_never_formatted_away(self, node, disk):
         # A table with one partition, as fdisk writes it: boot signature, and an entry of type Linux.
         sector = bytearray(512)
-        sector[446:462] = bytes([0, 0, 2, 0, 0x83, 0, 32, 0]) + (2048).to_bytes(4, "little") + (8192).to_bytes(4, "little")
+        sector[446:462] = (
+            bytes([0, 0, 2, 0, 0x83, 0, 32, 0]) + (2048).to_bytes(4, "little") + (8192).to_bytes(4, "little")
+        )
         sector[510:] = b"\x55\xaa"
         Path(disk).open("r+b").write(sector)
         with pytest.raises(FilesystemMismatch, match="unknown data, probably partitions"):
@@ -348,7 +352,7 @@ class TestFlexVolume:
     async def test_a_driver_that_attaches_mounts_the_device_and_pods_get_it_bound(
         self, node, install, directory, state
     ):
-        install(attach=True, more=ATTACHING + "mount) echo '{\"status\":\"Not supported\"}' ;;")
+        install(attach=True, more=ATTACHING + 'mount) echo \'{"status":"Not supported"}\' ;;')
         script = directory / "vendor~disk/disk"
         script.write_text(script.read_text().replace('mount) mount -t tmpfs flex "$1" && printf', "no) printf", 1))
         await node.finder(directory).probe()
@@ -412,7 +416,7 @@ class TestFlexVolume:
     async def test_no_driver_takes_the_name_of_a_plugin_of_the_agent(self, node, directory):
         place = directory / "kubernetes.io~nfs"
         place.mkdir(parents=True)
-        (place / "nfs").write_text("#!/bin/sh\necho '{\"status\":\"Success\"}'\n")
+        (place / "nfs").write_text('#!/bin/sh\necho \'{"status":"Success"}\'\n')
         (place / "nfs").chmod(0o755)
         before = node.plugin(NFS)
         assert await node.finder(directory).probe() == frozenset()
