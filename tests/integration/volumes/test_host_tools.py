@@ -74,6 +74,7 @@ class Journal:
         self.findings = []
 
     def record(self, finding, *, parent=None):
+        assert parent is None
         self.findings.append(finding)
         return ""
 
@@ -160,6 +161,26 @@ def mount_request(spec, *, uid="u", path="", **context):
     return MountRequest(pod=pod, allocation=desired_allocation(pod), spec=spec, device_mount_path=path)
 
 
+def read_start(device, size):
+    with Path(device).open("rb") as file:
+        return file.read(size)
+
+
+def write_start(device, data):
+    with Path(device).open("r+b") as file:
+        file.write(data)
+
+
+def under(path):
+    """A path of the machine, as an object."""
+    return under(path)
+
+
+def grow(image, device, size):
+    os.truncate(image, size)
+    subprocess.run(["losetup", "-c", device], check=True)
+
+
 def local(device, *, mode="Filesystem", read_only=False, fs_type=None, name="pv"):
     source = {"path": device, **({"fsType": fs_type} if fs_type else {})}
     volume = convert(PersistentVolume, {"metadata": {"name": name}, "spec": {"local": source, "volumeMode": mode}})
@@ -186,11 +207,11 @@ class TestLocalDisks:
             await plugin.tear_down(uid, "pv")
         await plugin.unmount_device(path, device_path="")
         assert node.mounted() == []
-        assert not Path(path).exists()
+        assert not under(path).exists()
 
         await stage(plugin, spec)
         await stage(plugin, spec)
-        assert Path(path, "data").read_text() == "kept"
+        assert (under(path) / "data").read_text() == "kept"
         await plugin.unmount_device(path, device_path="")
         await plugin.unmount_device(path, device_path="")
         assert node.mounted() == []
@@ -215,7 +236,7 @@ class TestLocalDisks:
     async def test_an_empty_disk_that_may_only_be_read_is_not_formatted(self, node, disk):
         with pytest.raises(Exception, match="cannot mount unformatted disk"):
             await stage(node.plugin(LOCAL), local(disk, read_only=True))
-        assert Path(disk).read_bytes() == bytes(16 << 20)
+        assert read_start(disk, 16 << 20) == bytes(16 << 20)
         assert node.mounted() == []
 
     async def test_somebodys_data_is_never_formatted_away(self, node, disk):
@@ -225,26 +246,26 @@ class TestLocalDisks:
             bytes([0, 0, 2, 0, 0x83, 0, 32, 0]) + (2048).to_bytes(4, "little") + (8192).to_bytes(4, "little")
         )
         sector[510:] = b"\x55\xaa"
-        Path(disk).open("r+b").write(sector)
+        write_start(disk, bytes(sector))
         with pytest.raises(FilesystemMismatch, match="unknown data, probably partitions"):
             await stage(node.plugin(LOCAL), local(disk))
-        assert Path(disk).open("rb").read(512) == bytes(sector)
+        assert read_start(disk, 512) == bytes(sector)
         assert node.mounted() == []
 
     async def test_a_disk_with_another_filesystem_keeps_it(self, node, disk):
         plugin = node.plugin(LOCAL)
         path = await stage(plugin, local(disk))
-        Path(path, "data").write_text("kept")
+        (under(path) / "data").write_text("kept")
         await plugin.unmount_device(path, device_path="")
         with pytest.raises(FilesystemMismatch, match='failed to mount the volume as "xfs", it already contains ext4'):
             await stage(plugin, local(disk, fs_type="xfs"))
         await stage(plugin, local(disk))
-        assert Path(path, "data").read_text() == "kept"
+        assert (under(path) / "data").read_text() == "kept"
 
     async def test_a_disk_that_was_not_mounted_is_never_an_empty_directory_of_the_node(self, node, disk):
         spec = local(disk)
         path = node.plugin(LOCAL).device_mount_path(spec)
-        Path(path).mkdir(parents=True)
+        under(path).mkdir(parents=True)
         with pytest.raises(VolumeSetupError, match="is not mounted at"):
             await node.plugin(LOCAL).set_up(mount_request(spec, path=path))
 
@@ -254,8 +275,7 @@ class TestLocalDisks:
         plugin, spec = node.plugin(LOCAL), local(disk)
         path = await stage(plugin, spec)
         before = os.statvfs(path).f_blocks
-        os.truncate(tmp_path / "disk.img", 32 << 20)
-        subprocess.run(["losetup", "-c", disk], check=True)
+        grow(tmp_path / "disk.img", disk, 32 << 20)
         sizes = {"new_size": Quantity.parse("32Mi"), "old_size": Quantity.parse("16Mi")}
         request = ExpandRequest(spec=spec, device_mount_path=path, **sizes)
         assert (await plugin.expand(request)).outcome is ExpansionOutcome.FINISHED
@@ -368,7 +388,7 @@ class TestFlexVolume:
         await plugin.tear_down("u", "v")
         await plugin.unmount_device(path, device_path=device)
         assert node.mounted() == []
-        assert not Path(path).exists()
+        assert not under(path).exists()
         calls = [line.split()[0] for line in (state / "calls").read_text().splitlines()]
         assert calls == ["init", "waitforattach", "mountdevice", "mount", "unmount", "unmountdevice"]
 
@@ -475,7 +495,7 @@ class TestNfs:
 
     async def test_what_was_mounted_before_the_tool_failed_is_unmounted(self, node, machine, target):
         machine.add("mount", 'for target; do :; done\n/bin/mount -t tmpfs "srv:/e" "$target"; exit 1')
-        with pytest.raises(Exception, match="mount failed"):
+        with pytest.raises(Exception, match=r"mount failed"):
             await node.plugin(NFS).set_up(mount_request(nfs_spec()))
         assert node.mounted() == []
         assert not target.exists()
@@ -486,7 +506,7 @@ class TestNfs:
         (victim / "data").write_text("kept")
         swap = f'rmdir "{target}"; ln -s {victim} "{target}"'
         machine.add("mount", f'for target; do :; done\n{swap}\nexec /bin/mount -t tmpfs "srv:/e" "$target"')
-        with pytest.raises(Exception, match="something else is in its place|cannot"):
+        with pytest.raises(Exception, match=r"something else is in its place|cannot"):
             await node.plugin(NFS).set_up(mount_request(nfs_spec()))
         assert node.mounted() == []
         assert (victim / "data").read_text() == "kept"
