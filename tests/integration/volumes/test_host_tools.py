@@ -173,7 +173,7 @@ def write_start(device, data):
 
 def under(path):
     """A path of the machine, as an object."""
-    return under(path)
+    return Path(path)
 
 
 def grow(image, device, size):
