@@ -34,6 +34,8 @@ TROUBLES = frozenset(
         Reason.FAILED_CREATE_POD_SANDBOX,
         Reason.FAILED_KILL_CONTAINER,
         Reason.FAILED_KILL_POD,
+        Reason.FAILED_ATTACH_VOLUME,
+        Reason.FAILED_MAP_VOLUME,
         Reason.FAILED_MOUNT,
         Reason.FAILED_POD_SANDBOX_STATUS,
         Reason.FAILED_POST_START_HOOK,

@@ -31,6 +31,8 @@ FAILURES: Final = (
     Reason.FAILED,
     Reason.FAILED_CREATE_POD_SANDBOX,
     Reason.FAILED_MOUNT,
+    Reason.FAILED_MAP_VOLUME,
+    Reason.FAILED_ATTACH_VOLUME,
     Reason.NETWORK_NOT_READY,
     Reason.UNHEALTHY,
     Reason.EXITED,

@@ -17,6 +17,8 @@ BEFORE_CONTAINERS: Final = (
     Reason.NETWORK_NOT_READY,
     Reason.FAILED,
     Reason.FAILED_MOUNT,
+    Reason.FAILED_MAP_VOLUME,
+    Reason.FAILED_ATTACH_VOLUME,
 )
 """Decisions that keep a pod from having a sandbox."""
 PROGRESS: Final = (Reason.SANDBOX_CREATED, Reason.STARTED, Reason.READY)

@@ -93,6 +93,7 @@ class Reason(StrEnum):
     SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED = "SupplementalGroupsPolicyNotSupported", _WARNING
     OUT_OF_PODS = "OutOfpods", _WARNING
     APP_ARMOR = "AppArmor", _WARNING
+    VOLUME_ATTACHMENT_LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded", _WARNING
     UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError", _WARNING
     PREEMPTING = "Preempting", _WARNING
     POD_LEVEL_RESOURCES_NOT_SUPPORTED = "PodLevelResourcesNotSupported", _WARNING

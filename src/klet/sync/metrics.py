@@ -38,6 +38,7 @@ REJECTIONS: Final = frozenset(
         "TaintToleration",
         "TopologyAffinityError",
         "UnexpectedAdmissionError",
+        "VolumeAttachmentLimitExceeded",
         "Evicted",
         "NodeShutdown",
     }

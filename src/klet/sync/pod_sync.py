@@ -99,6 +99,8 @@ class PodSync:
             self._preparation.refresh(pod)
             return StepResult(failure=StepFailure.ERROR, retry_at=held.retry_at)
         if (unprepared := await self._preparation.prepare(pod, cause=cause)) is not None:
+            if unprepared.rejection is not None:
+                return StepResult(is_terminal=True, rejection=unprepared.rejection)
             return StepResult(failure=unprepared.failure, retry_at=unprepared.retry_at)
         if self._stopping_pods.is_stopping(uid):
             raise PodStopping("the pod is to stop")

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from klet.admission.verdicts import Reject
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId
 from klet.model.pods import PodUID, uid_of
@@ -31,6 +32,8 @@ class StepIncomplete(Struct, frozen=True):
 
     failure: StepFailure = StepFailure.ERROR
     retry_at: datetime | None = None
+    rejection: Reject | None = None
+    """The node cannot give it at all: the pod fails, and its controller makes another one."""
 
 
 class Stopped(Struct, frozen=True):

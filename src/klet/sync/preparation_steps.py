@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from klet.admission.verdicts import Reject
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.images.pull_secrets import PullSecrets
@@ -13,7 +14,7 @@ from klet.node.runtime_state import RuntimeState
 from klet.sync.pod_host_resources import PodHostResources
 from klet.sync.preparation import PreparationStep, StepIncomplete, Stopped, SyncedPod
 from klet.sync.requeue import StepFailure
-from klet.volumes.errors import WaitFailed
+from klet.volumes.errors import AttachLimitReached, WaitFailed
 from klet.volumes.pod_volumes import PodVolumes
 
 DECIDER = "sync.pod_sync"
@@ -89,6 +90,8 @@ class VolumeStep(PreparationStep):
             return None
         try:
             await self._volumes.until_mounted(pod)
+        except AttachLimitReached as error:
+            return StepIncomplete(rejection=Reject(Reason.VOLUME_ATTACHMENT_LIMIT_EXCEEDED, str(error)))
         except WaitFailed as error:
             # The error of a volume that is retried has been recorded by the volume manager.
             decision = Reason.VOLUMES_NOT_MOUNTED if error.is_timeout else Reason.FAILED_MOUNT

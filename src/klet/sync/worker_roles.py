@@ -20,6 +20,8 @@ class StepResult(Struct, frozen=True, kw_only=True):
     is_terminal: bool = False
     is_over: bool = False
     """Its containers have ended already."""
+    rejection: Reject | None = None
+    """Why the node rejects a pod that it has admitted before."""
     failure: StepFailure | None = None
     retry_at: datetime | None = None
     """When a back-off ends, the earliest if there are several."""

@@ -324,6 +324,8 @@ class PodWorkers:
                 result = await self._steps.sync(state.pod, status, cause=state.cause)
                 known = self._ledger.state_of(uid)  # updates during the sync have changed it
                 now = self._clock.now()
+                if result.rejection is not None and known.stage is Stage.SYNCING:
+                    self._admission.reject(state.pod, result.rejection, cause=state.cause)
                 self._apply(uid, after_sync(known, is_terminal=result.is_terminal, is_over=result.is_over, now=now))
                 return result
             case Stage.TERMINATING:

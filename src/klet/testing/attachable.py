@@ -37,12 +37,18 @@ class DiskRack:
         """Disks that the agent has attached itself."""
         self.staged: dict[str, bool] = {}
         """Disks that are mounted or staged for all pods, and whether as block volumes."""
-        self.directories: dict[tuple[PodUID, str, bool], str] = {}
-        """Disks by pod, directory, and whether that is a link to a device."""
+        self.directories: dict[tuple[PodUID, str], str] = {}
+        """Disks by pod and directory."""
+        self.links: dict[Path, str] = {}
+        """Links of pods to devices. Those of `MemoryDevices` belong here."""
+        self.maps: set[str] = set()
+        """Global map paths; see there."""
         self.mounted: set[tuple[PodUID, str]] = set()
         """Disks that pods have, by directory."""
         self.published: set[tuple[PodUID, str]] = set()
         """Disks that pods have as devices."""
+        self.block_names: dict[str, str] = {}
+        """Disks of block volumes, by the name of their PersistentVolume."""
         self.effects = 0
         """How many side effects there were."""
         self.kill_after: int | None = None
@@ -59,18 +65,19 @@ class DiskRack:
 
     def is_empty(self) -> bool:
         """Return whether nothing is left of any disk."""
-        return not (self.attached or self.staged or self.directories or self.mounted or self.published)
+        return not (self.attached or self.staged or self.directories or self.mounted or self.published or self.links)
 
     # What the volume manager sees of it on disk.
 
     async def pods(self) -> list[PodUID]:
-        return sorted({uid for uid, _, _ in self.directories})
+        return sorted({uid for uid, _ in self.directories} | {PodUID(link.parts[2]) for link in self.links})
 
     async def find(self, uid: PodUID) -> list[FoundVolume]:
+        names = [name for owner, name in sorted(self.directories) if owner == uid]
+        links = [link for link in sorted(self.links) if link.parts[2] == uid]
         return [
-            FoundVolume(DISK, name, Path(f"/pods/{uid}/{name}"), is_block)
-            for owner, name, is_block in sorted(self.directories)
-            if owner == uid
+            *(FoundVolume(DISK, name, Path(f"/pods/{uid}/volumes/{name}")) for name in names),
+            *(FoundVolume(DISK, link.name, link, is_block=True) for link in links),
         ]
 
     async def has_mounts(self, uid: PodUID) -> bool:
@@ -97,6 +104,8 @@ class AttachableDisks(StagedPlugin):
         self.gates: dict[str, asyncio.Event] = {}
         self.is_unknown = False
         """Whether it is not known which disks have to be attached."""
+        self.is_full = False
+        """Whether the node can have no more disks."""
         self.grows: Expansion | None = None
         """What becomes of a disk that has grown; None if there is nothing to do."""
         self.expansions: list[ExpandRequest] = []
@@ -120,6 +129,9 @@ class AttachableDisks(StagedPlugin):
         disk = self.device_name(request.spec)
         await self._called("wait_for_attach", disk)
         return f"/dev/{disk}"
+
+    async def is_exhausted(self, spec: VolumeSpec) -> bool:  # noqa: ARG002 - the same for all
+        return self.is_full
 
     async def attach(self, spec: VolumeSpec, *, node: str) -> str:
         disk = self.device_name(spec)
@@ -153,7 +165,7 @@ class AttachableDisks(StagedPlugin):
         uid, name = request.uid, request.spec.name
         self.ups.append((uid, name))
         self.came.set()
-        self.rack.directories[uid, name, False] = self.device_name(request.spec)
+        self.rack.directories[uid, name] = self.device_name(request.spec)
         await self.rack.effect()
         await self._called("set_up", uid, name)
         self.rack.mounted.add((uid, name))
@@ -165,7 +177,7 @@ class AttachableDisks(StagedPlugin):
         await self._called("tear_down", uid, name)
         self.rack.mounted.discard((uid, name))
         await self.rack.effect()
-        self.rack.directories.pop((uid, name, False), None)
+        self.rack.directories.pop((uid, name), None)
         await self.rack.effect()
 
     def global_map_path(self, spec: VolumeSpec) -> str:
@@ -173,6 +185,7 @@ class AttachableDisks(StagedPlugin):
 
     async def set_up_device(self, request: StageRequest) -> str:
         disk = self.device_name(request.spec)
+        self.rack.block_names[request.spec.name] = disk
         self.rack.staged[disk] = True
         await self.rack.effect()
         await self._called("set_up_device", disk)
@@ -180,8 +193,6 @@ class AttachableDisks(StagedPlugin):
 
     async def map_pod_device(self, request: StageRequest) -> str:
         uid, name = request.uid, request.spec.name
-        self.rack.directories[uid, name, True] = self.device_name(request.spec)
-        await self.rack.effect()
         await self._called("map_pod_device", uid, name)
         self.rack.published.add((uid, name))
         await self.rack.effect()
@@ -190,8 +201,6 @@ class AttachableDisks(StagedPlugin):
     async def unmap_pod_device(self, uid: PodUID, name: str) -> None:
         await self._called("unmap_pod_device", uid, name)
         self.rack.published.discard((uid, name))
-        await self.rack.effect()
-        self.rack.directories.pop((uid, name, True), None)
         await self.rack.effect()
 
     async def tear_down_device(self, name: str, *, map_path: str, device_path: str) -> None:
@@ -209,13 +218,18 @@ class AttachableDisks(StagedPlugin):
         return self.grows or Expansion(ExpansionOutcome.NOT_SUPPORTED)
 
     async def reconstruct(self, left: LeftVolume) -> VolumeSpec:
-        disk = self.rack.directories.get((left.uid, left.name, left.is_block), left.name)
+        names = self.rack.block_names if left.is_block else {}
+        disk = names.get(left.name) or self.rack.directories.get((left.uid, left.name), left.name)
         if disk.startswith("broken"):
             raise KletError(f"cannot read what disk {disk} is")
         return left_disk(left.name, disk, is_block=left.is_block)
 
     async def find_devices(self, mounts: Sequence[MountEntry]) -> Sequence[VolumeSpec]:  # noqa: ARG002 - the rack has all
-        return [left_disk(disk, disk, is_block=is_block) for disk, is_block in sorted(self.rack.staged.items())]
+        names = {disk: name for name, disk in self.rack.block_names.items()}
+        attached = {disk: disk in names for disk in self.rack.attached}
+        mapped = {path.rpartition("/")[2]: True for path in self.rack.maps}
+        disks = {**attached, **mapped, **self.rack.staged}
+        return [left_disk(names.get(disk, disk), disk, is_block=is_block) for disk, is_block in sorted(disks.items())]
 
     async def _called(self, method: str, *args: str) -> None:
         self.calls.append((method, *args))

@@ -21,6 +21,10 @@ class Attachments:
 
     async def run(self) -> None:
         """Run until cancelled; what a previous run left must have been looked for."""
+        if self._view.by_agent:
+            # No status lists what this agent attaches, so the plugins say what a previous run may have attached.
+            devices = self._boards.devices.all()
+            self._correct({device.name: "" for device in devices if device.plugin.is_attachable(device.spec)})
         if self._node is None:
             self._correct({})
             return

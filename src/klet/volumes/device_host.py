@@ -43,12 +43,20 @@ class DeviceHost(Protocol):
         """Return the path of a device without links."""
         ...
 
+    async def announce(self, mapping: BlockMapping) -> None:
+        """Make the pod's link, unless it is there, before there is a device: a later run finds the volume by it."""
+        ...
+
     async def map_device(self, mapping: BlockMapping, device: str) -> None:
         """Bind the device, link and lock it. Doing it twice does no harm."""
         ...
 
     async def unmap_device(self, mapping: BlockMapping) -> None:
-        """Unlock it, and remove link and bind. What is not there does no harm."""
+        """Unlock and unbind it; the link stays. What is not there does no harm."""
+        ...
+
+    async def unlink(self, mapping: BlockMapping) -> None:
+        """Remove the pod's link: nothing is left of the volume by now."""
         ...
 
     async def mapped(self, map_path: str) -> Sequence[str]:

@@ -9,6 +9,7 @@ VolumeSetupError
 ├── FilesystemMismatch  the device has another filesystem than the volume says
 ├── BadPath       a file name that a payload must not have
 ├── WaitFailed    not everything was mounted, or unmounted, in time
+│   └── AttachLimitReached   … because the node can have no more volumes
 └── OrphanKept    a pod's directory that cannot be removed yet
 
 Of an operation that a plugin was asked for, every other KletError is final: it has not been done.
@@ -101,6 +102,13 @@ class WaitFailed(VolumeSetupError):
     def __init__(self, message: str, *, is_timeout: bool) -> None:
         super().__init__(message)
         self.is_timeout = is_timeout
+
+
+class AttachLimitReached(WaitFailed):
+    """The node can have no more volumes: the pod has to go to another one."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"Node has reached its volume attachment limit, rejecting pod. {message}", is_timeout=False)
 
 
 class OrphanKept(VolumeSetupError):

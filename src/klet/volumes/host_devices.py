@@ -44,11 +44,17 @@ class HostDevices:
     async def resolve(self, device: str) -> str:
         return await self._threads.run(_resolve, Path(device))
 
+    async def announce(self, mapping: BlockMapping) -> None:
+        await self._threads.run(self._files.announce, mapping)
+
     async def map_device(self, mapping: BlockMapping, device: str) -> None:
         await self._threads.run(self._files.map_device, mapping, Path(device))
 
     async def unmap_device(self, mapping: BlockMapping) -> None:
         await self._threads.run(self._files.unmap_device, mapping)
+
+    async def unlink(self, mapping: BlockMapping) -> None:
+        await self._threads.run(self._files.unlink, mapping)
 
     async def mapped(self, map_path: str) -> Sequence[str]:
         return await self._threads.run(self._files.mapped, map_path)
@@ -63,6 +69,10 @@ class DeviceFiles:
     def __init__(self, *, root: Path, loops: LoopDevices) -> None:
         self._root = root
         self._loops = loops
+
+    def announce(self, mapping: BlockMapping) -> None:
+        if not mapping.link.is_symlink():
+            self._make_link(mapping.link, Path(mapping.map_path) / mapping.uid)
 
     def map_device(self, mapping: BlockMapping, device: Path) -> None:
         names = self._names(mapping.map_path)
@@ -80,12 +90,14 @@ class DeviceFiles:
         loop = self._loops.find(shown)
         if loop is not None:
             self._loops.release(loop)
-        unlink_below(self._root, *self._names_of(mapping.link))
         try:
             with open_directory(self._root, *self._names(mapping.map_path)) as directory:
                 _unbind(directory, mapping.uid, shown)
         except FileMissing:
             return
+
+    def unlink(self, mapping: BlockMapping) -> None:
+        unlink_below(self._root, *self._names_of(mapping.link))
 
     def mapped(self, map_path: str) -> list[str]:
         names = self._names(map_path)

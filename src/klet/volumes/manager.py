@@ -21,14 +21,14 @@ from klet.model.objects import ObjectRef
 from klet.model.pods import PodUID, uid_of
 from klet.model.roles import Allocations
 from klet.model.volumes import MeasurableVolume, is_local_ephemeral
-from klet.volumes.attaching import list_in_use
+from klet.volumes.attaching import list_in_use, waiting_for_node
 from klet.volumes.attachments import Attachments
 from klet.volumes.claims import claim_of
-from klet.volumes.errors import TIMED_OUT, WaitFailed
+from klet.volumes.errors import TIMED_OUT, AttachLimitReached, WaitFailed
 from klet.volumes.kinds import VolumeKinds
 from klet.volumes.names import VolumeName, go_list
 from klet.volumes.operations import whole
-from klet.volumes.plugins.base import VolumeAttributes
+from klet.volumes.plugins.base import StagedPlugin, VolumeAttributes
 from klet.volumes.pod_claims import ClaimedVolume, ClaimKey, PodClaims
 from klet.volumes.reconciler import MountReconciler
 from klet.volumes.reconstruction import FoundVolumes, Reconstruction
@@ -153,7 +153,10 @@ class VolumeManager:
             f"unmounted volumes={go_list(unmounted)}, unattached volumes={go_list(self._unattached(uid))}, "
             f"failed to process volumes={go_list(sorted(expected - wanted))}"
         )
-        raise WaitFailed(f"{lists}: {'; '.join(sorted(errors)) or TIMED_OUT}", is_timeout=not errors)
+        message = f"{lists}: {'; '.join(sorted(errors)) or TIMED_OUT}"
+        if await self._is_exhausted(uid):
+            raise AttachLimitReached(message)
+        raise WaitFailed(message, is_timeout=not errors)
 
     async def wait_for_unmount(self, uid: PodUID) -> None:
         """Unmount all volumes of a terminated pod, also those of a previous run of the agent; raises WaitFailed.
@@ -317,9 +320,16 @@ class VolumeManager:
         return sorted(expected - {name for mount in mounts for name in mount.names})
 
     def _unattached(self, uid: PodUID) -> list[str]:
-        mounts = (mount for mount in self._desired.of_pod(uid) if mount.is_attachable is not False)
-        devices = self._boards.devices
-        return sorted(name for mount in mounts if devices.get(mount.key.volume) is None for name in mount.names)
+        waiting = waiting_for_node(self._desired.of_pod(uid), self._boards.devices)
+        return sorted(name for mount in waiting for name in mount.names)
+
+    async def _is_exhausted(self, uid: PodUID) -> bool:
+        """Return whether a volume is not attached because the node can have no more."""
+        for mount in waiting_for_node(self._desired.of_pod(uid), self._boards.devices):
+            plugin = mount.plugin
+            if isinstance(plugin, StagedPlugin) and await plugin.is_exhausted(mount.spec):
+                return True
+        return False
 
     def _drop_desired(self, uid: PodUID) -> None:
         dropped = self._desired.of_pod(uid)

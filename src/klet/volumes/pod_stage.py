@@ -112,6 +112,9 @@ class PodStage:
         if device is None or not isinstance(plugin, StagedPlugin):
             raise VolumeSetupError(f"{plugin.name} has no block volumes")
         request = StageRequest(pod=desired.pod, spec=desired.spec, device_path=path, mount_path=device.mount_path)
+        mapping = self._mapping(desired.key, plugin, desired.spec.name, device.mount_path)
+        with during(MapStep.MAP_POD_DEVICE):
+            await self._host.announce(mapping)
         try:
             published = await carry_out(plugin.map_pod_device(request), desired.key.volume)
         except KletError as error:
@@ -125,7 +128,6 @@ class PodStage:
                 found = await self._host.resolve(published or path)
                 device = replace(self._boards.devices.get(device.name) or device, path=found)
                 self._boards.devices.put(device)
-                mapping = self._mapping(desired.key, plugin, desired.spec.name, device.mount_path)
                 await self._host.map_device(mapping, found)
             for finding in findings.mapped(
                 desired, global_map_path=device.mount_path, volume_map_path=str(mapping.link.parent)
@@ -142,10 +144,15 @@ class PodStage:
         device = self._boards.devices.get(key.volume)
         if not isinstance(plugin, StagedPlugin):
             return
+        map_path = ""
         if device is not None:
             map_path = device.mount_path or plugin.global_map_path(device.spec)
-            await self._host.unmap_device(self._mapping(key, plugin, actual.name, map_path))
+        mapping = self._mapping(key, plugin, actual.name, map_path)
+        if map_path:
+            await self._host.unmap_device(mapping)
         await carry_out(plugin.unmap_pod_device(key.uid, actual.name), key.volume)
+        # Upstream does this first. A run that is killed before leaves the link, which leads the next one here.
+        await self._host.unlink(mapping)
 
     def _mapping(self, key: MountKey, plugin: StagedPlugin, name: str, map_path: str) -> BlockMapping:
         return BlockMapping(map_path=map_path, uid=key.uid, link=self._layout.device(key.uid, plugin.name, name))

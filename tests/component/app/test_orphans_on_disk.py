@@ -55,6 +55,9 @@ class EndedVolumes:
     async def pod_volumes_exist(self, uid: PodUID) -> bool:
         return False
 
+    def release_unused(self) -> None:
+        pass
+
 
 @pytest.fixture
 def threads():

@@ -207,7 +207,8 @@ class StagedNode:
         self.group = group
         self.clock = SteppingClock()
         self.rack = DiskRack()
-        self.devices = MemoryDevices()
+        self.devices = MemoryDevices(effect=self.rack.effect)
+        self.devices.links, self.devices.maps = self.rack.links, self.rack.maps
         self.cluster = VolumeCluster()
         self.notes = Journal()
         self.attaches = False

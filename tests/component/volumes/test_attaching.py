@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from klet.errors import KletError
+from klet.volumes.errors import AttachLimitReached
 
 A = "kubernetes.io/gce-pd/a"
 B = "kubernetes.io/gce-pd/b"
@@ -53,6 +54,18 @@ async def test_the_wait_names_what_is_not_attached(running, pod_on, disk_volume)
     await running.settle(timedelta(minutes=2, seconds=3))
     [error] = await asyncio.gather(waiter, return_exceptions=True)
     assert str(error) == (
+        "unmounted volumes=[v], unattached volumes=[v], failed to process volumes=[]: context deadline exceeded"
+    )
+
+
+async def test_a_node_that_can_have_no_more_volumes_says_so(running, pod_on, disk_volume):
+    running.disks.is_full = True
+    waiter = await running.wait(pod_on(disk_volume()))
+    await running.settle(timedelta(minutes=2, seconds=3))
+    with pytest.raises(AttachLimitReached) as raised:
+        await waiter
+    assert str(raised.value) == (
+        "Node has reached its volume attachment limit, rejecting pod. "
         "unmounted volumes=[v], unattached volumes=[v], failed to process volumes=[]: context deadline exceeded"
     )
 

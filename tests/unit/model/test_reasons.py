@@ -46,7 +46,8 @@ WARNING = """
     OutOfpods AppArmor SupplementalGroupsPolicyNotSupported UnexpectedAdmissionError Preempting HostIPsIPFamilyMismatch
     FailedPrepareDynamicResources PodLevelResourcesNotSupported
     ExceededGracePeriod FailedKillPod FailedCreatePodContainer Failed FailedMount AlreadyMountedVolume
-    FailedMapVolume FailedAttachVolume FailedMountOnFilesystemMismatch VolumeResizeFailed FileSystemResizeFailed
+    VolumeAttachmentLimitExceeded FailedMapVolume FailedAttachVolume FailedMountOnFilesystemMismatch
+    VolumeResizeFailed FileSystemResizeFailed
     NetworkNotReady FailedSync
     FailedValidation FailedToRetrieveImagePullSecret FailedCreatePodSandBox FailedPodSandBoxStatus
     LifecycleHTTPFallback InspectFailed ErrImageNeverPull Unhealthy ProbeWarning FailedPostStartHook

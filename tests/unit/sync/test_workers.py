@@ -329,6 +329,18 @@ def test_a_pod_whose_work_is_done_is_stopped_with_no_grace_of_its_own():
     on_bench(test)
 
 
+def test_a_pod_that_cannot_be_given_what_it_needs_is_rejected_and_stopped():
+    async def test(bench: Bench) -> None:
+        rejection = Reject(Reason.VOLUME_ATTACHMENT_LIMIT_EXCEEDED, "no more volumes")
+        bench.scripts["uid-1"] = Script(results=[StepResult(is_terminal=True, rejection=rejection)])
+        bench.update(CREATE, make_pod())
+        await bench.run_for(1)
+        assert bench.admission.rejected == [("uid-1", rejection)]
+        assert bench.order() == [(step, "uid-1") for step in ("sync", "stop", "finish")]
+
+    on_bench(test)
+
+
 def test_a_pod_that_does_not_stop_is_stopped_again():
     async def test(bench: Bench) -> None:
         bench.scripts["uid-1"] = Script(terminate_fails=2)
