@@ -4,21 +4,13 @@ import json
 
 import pytest
 
-from klet.aio.threads import Threads
 from klet.api.codec import convert
 from klet.api.config import Secret
 from klet.api.pod import Pod
 from klet.api.storage import PersistentVolume
 from klet.api.volume import Volume
-from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.host.mountinfo import MountEntry
 from klet.model.allocation import desired_allocation
-from klet.model.objects import ObjectMissing
-from klet.objectcache.trust_bundles import NoTrustBundles
-from klet.testing.clock import ManualClock
-from klet.testing.devices import MemoryDevices
-from klet.testing.storage import DiskTrees, RecordingTools, ToolMounts, storage_of
-from klet.volumes.build import VolumePorts, build_plugins
 from klet.volumes.errors import FilesystemMismatch, VolumeSetupError
 from klet.volumes.plugins.base import LeftVolume, MountRequest, StageRequest
 from klet.volumes.spec import VolumeSpec
@@ -28,88 +20,9 @@ ISCSI = {"targetPortal": "10.0.0.1", "iqn": IQN, "lun": 3}
 IFACE = """case "$*" in *"-o show"*) echo "iface.transport_name = tcp" ;; esac"""
 
 
-class Secrets:
-    """Secrets by namespace and name."""
-
-    def __init__(self):
-        self.secrets = {}
-
-    async def secret(self, namespace, name):
-        if (namespace, name) not in self.secrets:
-            raise ObjectMissing(f'secret "{name}" not found')
-        return self.secrets[namespace, name]
-
-
-class JumpingClock(ManualClock):
-    """Time passes at once for whoever waits."""
-
-    async def sleep(self, duration):
-        self.advance(duration)
-
-
-class Nothing:
-    """Stands for what these plugins never ask."""
-
-
-class DiskNode:
-    """A machine with disks."""
-
-    def __init__(self, tmp_path, threads):
-        self.root = tmp_path / "kubelet"
-        self.root.mkdir()
-        self.machine = RecordingTools(tmp_path / "bin")
-        self.trees = DiskTrees(tmp_path)
-        self.mounts = ToolMounts(self.machine)
-        for name in ("mkfs.ext4", "fsck", "multipath", "blockdev"):
-            self.machine.add(name)
-        self.machine.add("blkid", "exit 2")
-        self.machine.add("iscsiadm", IFACE)
-        self.secrets = Secrets()
-        self.clock = JumpingClock()
-        self.plugins = self.restart(threads)
-
-    def restart(self, threads):
-        ports = VolumePorts(
-            root=self.root,
-            objects=self.secrets,
-            tokens=Nothing(),
-            trust=NoTrustBundles(),
-            certificates=NoPodCertificates(),
-            node=Nothing(),
-            mounter=self.mounts,
-            devices=MemoryDevices(),
-            storage=storage_of(self.machine, self.trees),
-            recorder=Nothing(),
-            threads=threads,
-            clock=self.clock,
-            has_api=True,
-            noswap=False,
-        )
-        return {plugin.name: plugin for plugin in build_plugins(ports)}
-
-    @property
-    def iscsi(self):
-        return self.plugins["kubernetes.io/iscsi"]
-
-    @property
-    def fc(self):
-        return self.plugins["kubernetes.io/fc"]
-
-    @property
-    def iscsi_place(self):
-        return self.root / "plugins/kubernetes.io/iscsi/iface-default" / f"{PORTAL}-{IQN}-lun-3"
-
-
 @pytest.fixture
-def threads():
-    made = Threads(limit=4)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def node(tmp_path, threads):
-    return DiskNode(tmp_path, threads)
+def node(disk_node):
+    return disk_node
 
 
 def pod_of():
@@ -284,10 +197,10 @@ class TestIscsi:
             await node.iscsi.unmount_device(str(node.iscsi_place), device_path="")
         assert node.iscsi_place.exists()
 
-    async def test_after_a_restart_the_disk_is_found_by_its_directory(self, node, threads):
+    async def test_after_a_restart_the_disk_is_found_by_its_directory(self, node):
         node.iscsi_place.mkdir(parents=True)
         (node.iscsi_place.parents[1] / "iface-default" / "nonsense").mkdir()
-        plugin = node.restart(threads)["kubernetes.io/iscsi"]
+        plugin = node.restart()["kubernetes.io/iscsi"]
         [spec] = await plugin.find_devices(())
         assert plugin.device_mount_path(spec) == str(node.iscsi_place)
         assert plugin.device_name(spec) == f"{PORTAL}:{IQN}:3"
@@ -444,9 +357,9 @@ class TestFibreChannel:
         await node.fc.unmount_device(path, device_path=str(other))
         assert (node.trees.sys / "block/sda/device/delete").read_text() == ""
 
-    async def test_after_a_restart_devices_are_found_by_their_directories(self, node, threads):
+    async def test_after_a_restart_devices_are_found_by_their_directories(self, node):
         for name in ("50a-lun-0", "volumeDevices/36-37", "lun-0"):
             (node.root / "plugins/kubernetes.io/fc" / name).mkdir(parents=True)
-        plugin = node.restart(threads)["kubernetes.io/fc"]
+        plugin = node.restart()["kubernetes.io/fc"]
         found = {(plugin.device_name(spec), spec.is_block) for spec in await plugin.find_devices(())}
         assert found == {("[50a]:0", False), ("[36 37]", True)}

@@ -20,6 +20,8 @@ class Ensured:
         self.asked = []
 
     async def ensure(self, pod, container, **rest):
+        assert pod.metadata.name == "p"
+        assert set(rest) == {"sandbox", "handler", "before_pull", "parent"}
         self.asked.append((container.image, container.image_pull_policy))
         return PRESENT
 
