@@ -378,6 +378,7 @@ class DiskNode:
         self.machine.add("iscsiadm", IFACE)
         self.secrets = NamespacedSecrets()
         self.clock = JumpingClock()
+        self.devices = MemoryDevices()
         self.threads = threads
         self.plugins = self.restart()
 
@@ -390,7 +391,7 @@ class DiskNode:
             certificates=NoPodCertificates(),
             node=NotAsked(),
             mounter=self.mounts,
-            devices=MemoryDevices(),
+            devices=self.devices,
             storage=storage_of(self.machine, self.trees),
             recorder=NotAsked(),
             threads=self.threads,
@@ -418,3 +419,33 @@ class DiskNode:
 @pytest.fixture
 def disk_node(tmp_path, threads):
     return DiskNode(tmp_path, threads)
+
+
+class ManagedDisks:
+    """One run of a volume manager that attaches by itself, on a machine with disks."""
+
+    def __init__(self, disk_node: DiskNode) -> None:
+        self.disks = disk_node
+        ports = disk_node.build_ports()
+        layout = Layout(disk_node.root)
+        self.manager = build_manager(
+            ManagerPorts(
+                plugins=build_plugins(ports),
+                allocations=AllocationBook(),
+                disk=PodDirectories(layout=layout, threads=disk_node.threads),
+                recorder=Journal(),
+                refresh=timedelta(minutes=1),
+                randomness=random.Random(1),
+                clock=SystemClock(),
+                claims=StandaloneClaims(),
+                find_node=lambda: None,
+                layout=layout,
+                devices=disk_node.devices,
+                attaches=True,
+            )
+        )
+
+
+@pytest.fixture
+def managed():
+    return ManagedDisks

@@ -184,7 +184,11 @@ class DiskPlugin(StagedPlugin):
 
     def _device_place_of(self, left: LeftVolume) -> DevicePlace:
         with doing("read", left.path):
-            device = left.path.readlink().name
+            link = left.path.readlink()
+        # Before there is a device the link leads to where it will be.
+        if link.name == left.uid and (place := self._read_place(str(link.parent), f"{self.name}/{DEVICES}")):
+            return place
+        device = link.name
         for entry in left.mounts:
             directory, _, name = entry.mount_point.rpartition("/")
             if name == left.uid and Path(entry.root).name == device:
@@ -195,11 +199,12 @@ class DiskPlugin(StagedPlugin):
 
     def _read_place(self, path: str, directory: str) -> DevicePlace | None:
         # The mount table has the links in the administrator's part of the path resolved.
-        layout = Layout(self._layout.root.resolve())
-        try:
-            return read_place(layout, directory, path, depth=self.depth)
-        except VolumeSetupError:
-            return None
+        for root in (self._layout.root, self._layout.root.resolve()):
+            try:
+                return read_place(Layout(root), directory, path, depth=self.depth)
+            except VolumeSetupError:
+                continue
+        return None
 
     def _find_devices(self) -> list[VolumeSpec]:
         found: list[VolumeSpec] = []
