@@ -196,8 +196,8 @@ async def test_a_pod_that_is_over_loses_its_volumes_while_it_is_still_wanted(tmp
         ),
         pytest.param(
             {"gitRepo": {"repository": "https://example.com/x"}},
-            'MountVolume.SetUp failed for volume "v" : git-repo volume plugin has been disabled; if necessary, it may be '
-            "re-enabled by enabling the feature-gate `GitRepoVolumeDriver`",
+            'MountVolume.SetUp failed for volume "v" : git-repo volume plugin has been disabled; if necessary, it may '
+            "be re-enabled by enabling the feature-gate `GitRepoVolumeDriver`",
             id="a repository of git",
         ),
     ],

@@ -78,10 +78,11 @@ class Volumes:
 
     def __init__(self) -> None:
         self.paths: dict[str, str] = {}
+        self.devices: dict[str, HostVolume] = {}
 
     def of_pod(self, uid: PodUID) -> dict[str, HostVolume]:
         assert uid
-        return {name: HostVolume(path) for name, path in self.paths.items()}
+        return {**self.devices, **{name: HostVolume(path) for name, path in self.paths.items()}}
 
 
 class Images:

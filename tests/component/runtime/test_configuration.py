@@ -13,12 +13,14 @@ from klet.api.container import (
     ObjectFieldSelector,
     ResourceFieldSelector,
     SecretEnvSource,
+    VolumeDevice,
     VolumeMount,
 )
 from klet.api.pod import Pod
 from klet.api.volume import ImageVolumeSource, Volume
 from klet.model.images import MissingImage
 from klet.model.runtime import StartFailure
+from klet.model.volumes import HostVolume
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime.world import Features
 from klet.wire import cri_v1_pb2 as cri
@@ -178,6 +180,19 @@ def test_a_part_of_a_volume(on_bench):
         bench.volumes.paths = {"data": "/host/data"}
         await bench.sync(pod_with(mounting(sub_path_expr="home/$(WHO)")))
         assert created(bench)[0].mounts[0].host_path == "/pods/uid-1/volume-subpaths/data/a/0"
+
+    on_bench(test)
+
+
+@pytest.mark.parametrize(("read_only", "permissions"), [(False, "mrw"), (True, "r")])
+def test_a_block_volume_is_a_device(on_bench, read_only, permissions):
+    async def test(bench) -> None:
+        link = "/pods/uid-1/volumeDevices/kubernetes.io~csi/pv"
+        bench.volumes.devices = {"disk": HostVolume("", device=link, read_only=read_only)}
+        wanted = VolumeDevice(name="disk", device_path="/dev/xvda")
+        await bench.sync(pod_with(replace(make_container("a"), volume_devices=(wanted,))))
+        [device] = created(bench)[0].devices
+        assert (device.host_path, device.container_path, device.permissions) == (link, "/dev/xvda", permissions)
 
     on_bench(test)
 

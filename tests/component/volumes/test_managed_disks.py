@@ -28,6 +28,7 @@ def entry(number, point, source="/dev/sda"):
 async def running(manager):
     async with asyncio.TaskGroup() as group:
         task = group.create_task(manager.run())
+        manager.release_unused()
         yield manager
         task.cancel()
 

@@ -55,8 +55,6 @@ class MountRequest(Struct, frozen=True, kw_only=True):
     """What `wait_for_attach` returned; empty for a volume that is not attachable."""
     device_mount_path: str = ""
     """Where the device is mounted; empty for a volume without device stage."""
-    size_limit: int | None = None
-    """How many bytes it may grow to, for a quota; None without a limit."""
     label: str = ""
     """The SELinux label to mount it with (`context="…"`); empty without one."""
 

@@ -1,0 +1,151 @@
+"""Block volumes on real loop devices: bound, linked, locked, and never removed together with what they hold."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from klet.errors import KletError
+from klet.host import mounts
+from klet.host.errors import MountInTree
+from klet.host.loop_devices import LoopDevices
+from klet.volumes.device_host import BlockMapping
+from klet.volumes.host_devices import DeviceFiles, HostDevices, is_in_use
+
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root"), pytest.mark.real_machine]
+
+SIZE = 2 << 20
+
+
+@pytest.fixture
+def loops():
+    return LoopDevices()
+
+
+@pytest.fixture
+def disk(root, loops):
+    """A loop device of this test alone, as if it were a disk."""
+    image = root / "image"
+    image.write_bytes(b"klet" + bytes(SIZE - 4))
+    with image.open("r+b") as file:
+        try:
+            device = loops.take(file.fileno(), image)
+        except KletError as error:
+            pytest.skip(f"no loop device can be made: impossible here ({error})")
+    yield device
+    loops.release(device)
+    assert loops.find(image) is None
+
+
+@pytest.fixture
+def files(root, loops):
+    return DeviceFiles(root=root, loops=loops)
+
+
+@pytest.fixture
+def mapping(root):
+    link = root / "pods" / "u" / "volumeDevices" / "example.org~disk" / "pv"
+    return BlockMapping(map_path=str(root / "plugins" / "disk" / "volumeDevices" / "pv"), uid="u", link=link)
+
+
+def begin_of(path):
+    with path.open("rb") as file:
+        return file.read(4)
+
+
+def test_a_device_is_bound_linked_and_locked_and_all_of_it_goes(files, mapping, disk, loops):
+    bound = Path(mapping.map_path) / "u"
+    for _ in range(2):  # the second time changes nothing
+        files.map_device(mapping, disk)
+        assert stat.S_ISBLK(bound.stat().st_mode)
+        assert begin_of(bound) == b"klet"
+        assert mapping.link.readlink() == disk
+        lock = loops.find(bound)
+        assert lock is not None
+        assert lock != disk
+        assert files.mapped(mapping.map_path) == ["u"]
+    for _ in range(2):
+        files.unmap_device(mapping)
+        assert loops.find(bound) is None
+        assert not bound.exists()
+        assert files.mapped(mapping.map_path) == []
+    files.unlink(mapping)
+    assert not mapping.link.is_symlink()
+    files.remove_map(mapping.map_path)
+    assert not Path(mapping.map_path).exists()
+    assert begin_of(disk) == b"klet"
+
+
+def test_two_pods_have_a_bind_each(files, mapping, disk):
+    other = BlockMapping(
+        map_path=mapping.map_path, uid="v", link=mapping.link.parents[3] / "v" / "volumeDevices" / "p" / "pv"
+    )
+    for each in (mapping, other):
+        files.map_device(each, disk)
+    assert files.mapped(mapping.map_path) == ["u", "v"]
+    files.unmap_device(mapping)
+    assert files.mapped(mapping.map_path) == ["v"]
+    files.unmap_device(other)
+    assert files.mapped(mapping.map_path) == []
+
+
+def test_the_directory_of_binds_is_not_removed_while_one_is_there(files, mapping, disk):
+    files.map_device(mapping, disk)
+    with pytest.raises(MountInTree):
+        files.remove_map(mapping.map_path)
+    assert begin_of(disk) == b"klet"
+    files.unmap_device(mapping)
+
+
+def test_a_pod_cannot_have_the_link_lead_its_device_elsewhere(files, mapping, disk, root):
+    """A file that is no plain file is not bound over, wherever it leads."""
+    outside = root / "outside"
+    outside.write_text("x")
+    Path(mapping.map_path).mkdir(parents=True)
+    (Path(mapping.map_path) / "u").symlink_to(outside)
+    with pytest.raises(KletError):
+        files.map_device(mapping, disk)
+    assert outside.read_text() == "x"
+    assert not mounts.is_mountpoint(outside)
+
+
+def test_a_device_that_is_mounted_is_in_use(disk):
+    assert not is_in_use(disk)
+    held = os.open(disk, os.O_RDONLY | os.O_EXCL)
+    try:
+        assert is_in_use(disk)
+    finally:
+        os.close(held)
+    assert not is_in_use(disk)
+
+
+def test_a_device_for_reading_only_is_locked_too(root, loops):
+    image = root / "fixed"
+    image.write_bytes(bytes(SIZE))
+    with image.open("rb") as file:
+        try:
+            device = loops.take(file.fileno(), image)
+        except KletError as error:
+            pytest.skip(f"no loop device can be made: impossible here ({error})")
+    try:
+        assert (Path("/sys/block") / device.name / "ro").read_text() == "1\n"
+    finally:
+        loops.release(device)
+
+
+async def test_it_works_from_the_loop_as_well(root, loops, threads, mapping, disk):
+    host = HostDevices(root=root, loops=loops, threads=threads)
+    link = root / "by-id"
+    link.symlink_to(disk)
+    found = await host.resolve(str(link))
+    assert found == str(disk)
+    await host.announce(mapping)
+    await host.map_device(mapping, found)
+    assert await host.mapped(mapping.map_path) == ["u"]
+    assert str(Path(mapping.map_path) / "u") in {entry.mount_point for entry in await host.mounts()}
+    assert not await host.is_in_use("/dev/null")
+    await host.unmap_device(mapping)
+    await host.unlink(mapping)
+    await host.remove_map(mapping.map_path)
+    assert await host.references(str(root)) == ()
