@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from klet.errors import KletError
-from klet.host.errors import FileMissing, MountError
+from klet.host.errors import FileError, FileMissing, MountError
 from klet.host.files import read_text
 from klet.host.filesystems import filesystem_type, is_mount_root
 from klet.host.mountinfo import find_references
-from klet.host.mounts import bind, list_mounts, mount, restrict_bind, unmount
+from klet.host.mounts import CORRUPTED, bind, list_mounts, mount, restrict_bind, unmount
 from klet.volumes.errors import doing
 from klet.volumes.scratch import MountedMedium
 from klet.volumes.volume_directories import beside, open_volume
@@ -52,7 +52,13 @@ class HostMounter:
             restrict_bind(Path(f"/proc/self/fd/{found}"), options)
 
     def is_bound(self, path: Path) -> bool:
-        return is_mount_root(path)
+        try:
+            return is_mount_root(path)
+        except FileError as error:
+            # Only a mount can have lost what is behind it. It can still be unmounted.
+            if error.errno in CORRUPTED:
+                return True
+            raise
 
     def shown_at(self, source: int) -> tuple[str, ...]:
         with doing("look at", Path(f"/proc/self/fd/{source}")):

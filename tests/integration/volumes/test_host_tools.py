@@ -517,3 +517,37 @@ class TestNfs:
         with pytest.raises(Exception, match="cannot remove"):
             await node.plugin(NFS).tear_down("u", "v")
         assert (target / "data").read_text() == "kept"
+
+
+class TestLostMounts:
+    """A FUSE mount whose server has ended: whoever looks at it gets ENOTCONN."""
+
+    @pytest.fixture
+    def lose(self):
+        def mount(path):
+            path.mkdir(parents=True)
+            try:
+                server = os.open("/dev/fuse", os.O_RDWR)
+            except OSError as error:
+                pytest.skip(f"no FUSE ({error.strerror}): this machine's kernel or container has none")
+            options = [f"fd={server}", "rootmode=40000", "user_id=0", "group_id=0"]
+            mounts.mount("lost", path, fs_type="fuse", options=options)
+            os.close(server)
+            with pytest.raises(OSError, match="not connected"):
+                os.stat(path)
+
+        return mount
+
+    @pytest.mark.parametrize("kind", [LOCAL, NFS, "kubernetes.io/iscsi"])
+    async def test_a_pods_volume_is_taken_down(self, node, lose, kind):
+        lose(node.path(kind, "pv"))
+        await node.plugin(kind).tear_down("u", "pv")
+        assert node.mounted() == []
+        assert not node.path(kind, "pv").exists()
+
+    async def test_a_disk_is_unmounted(self, node, lose):
+        place = node.root / "plugins/kubernetes.io/local-volume/mounts/pv"
+        lose(place)
+        await node.plugin(LOCAL).unmount_device(str(place), device_path="")
+        assert node.mounted() == []
+        assert not place.exists()
