@@ -534,7 +534,7 @@ class TestLostMounts:
             mounts.mount("lost", path, fs_type="fuse", options=options)
             os.close(server)
             with pytest.raises(OSError, match="not connected"):
-                os.stat(path)
+                path.stat()
 
         return mount
 
