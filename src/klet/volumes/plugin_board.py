@@ -23,4 +23,6 @@ class PluginBoard:
         self._plugins[plugin.name] = plugin
 
     def drop(self, name: str) -> None:
-        self._plugins.pop(name, None)
+        """Remove a plugin; one of the agent itself stays."""
+        if name not in self._fixed:
+            self._plugins.pop(name, None)

@@ -262,8 +262,11 @@ async def test_drivers_come_change_and_go_while_the_agent_runs(node):
     assert timedelta(seconds=10) == PERIOD
 
 
-async def test_a_driver_that_does_not_start_is_asked_again_and_hides_no_other(node):
+async def test_a_driver_that_does_not_start_is_asked_again_and_hides_no_other(node, caplog):
     node.install(init="echo oops")
+    for _ in range(2):
+        assert await node.finder.probe() == frozenset()
+    assert [record.message for record in caplog.records] == ["A driver of flexVolume does not start"]
     other = node.directory / "other"
     other.mkdir()
     (other / "other").write_text('#!/bin/sh\necho \'{"status":"Success"}\'\n')
@@ -280,6 +283,8 @@ async def test_no_driver_takes_the_name_of_a_plugin_of_the_agent(node):
     (place / "nfs").chmod(0o755)
     before = [plugin for plugin in node.board if plugin.name == "kubernetes.io/nfs"]
     assert await node.finder.probe() == frozenset()
+    (place / "nfs").unlink()
+    await node.finder.probe()
     assert [plugin for plugin in node.board if plugin.name == "kubernetes.io/nfs"] == before
 
 

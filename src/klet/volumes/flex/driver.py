@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 CALL_LIMIT: Final = timedelta(minutes=10)
 """Drivers wait for their servers in a call. The Go kubelet sets no limit."""
+INIT_LIMIT: Final = timedelta(seconds=30)
+"""The agent waits for it at its start."""
 _MOST_DRIVERS: Final = 1000
 
 
@@ -64,12 +66,12 @@ class FlexDriver:
         self._runner = runner
         self._unsupported: set[FlexCommand] = set()
 
-    async def call(self, command: FlexCommand, *arguments: str) -> FlexAnswer:
+    async def call(self, command: FlexCommand, *arguments: str, limit: timedelta = CALL_LIMIT) -> FlexAnswer:
         """Call it and return its answer; raises FlexCallFailed, FlexNotSupported, UncertainProgress at the deadline."""
         if command in self._unsupported:
             raise FlexNotSupported("Not supported")
         try:
-            done = await self._runner.run(self.found.program, command, *arguments, timeout=CALL_LIMIT)
+            done = await self._runner.run(self.found.program, command, *arguments, timeout=limit)
         except ProcessError as error:
             # It may have been done all the same: the driver was killed at its deadline.
             raise UncertainProgress(f"{command} command of {self.found.name} failed: {error}") from error
@@ -86,7 +88,7 @@ class FlexDriver:
         return answer
 
     async def init(self) -> FlexCapabilities:
-        answer = await self.call(FlexCommand.INIT)
+        answer = await self.call(FlexCommand.INIT, limit=INIT_LIMIT)
         return answer.capabilities or FlexCapabilities()
 
 

@@ -33,6 +33,8 @@ class FlexFinder:
         self._runner = runner
         self._threads = threads
         self._known: dict[str, FoundDriver] = {}
+        self._reported: set[FoundDriver] = set()
+        """Drivers of which it was logged that they do not start."""
 
     async def probe(self) -> frozenset[str]:
         """Read the directory; return the names of drivers that have come, changed or gone."""
@@ -41,6 +43,7 @@ class FlexFinder:
         except KletError as error:
             logger.warning("The drivers of flexVolume cannot be listed", extra={"error": str(error)})
             return frozenset()
+        self._reported &= set(found.values())
         gone = self._known.keys() - found.keys()
         for name in gone:
             logger.info("A driver of flexVolume is gone", extra={"volume": name})
@@ -60,7 +63,10 @@ class FlexFinder:
             capabilities = await driver.init()
         except KletError as error:
             # It is asked again with the next look: its installation may not be complete.
-            logger.warning("A driver of flexVolume does not start", extra={"volume": found.name, "error": str(error)})
+            if found not in self._reported:
+                extra = {"volume": found.name, "error": str(error)}
+                logger.warning("A driver of flexVolume does not start", extra=extra)
+            self._reported.add(found)
             return False
         self._known[found.name] = found
         self._board.put(FlexPlugin(ports=self._ports, driver=driver, capabilities=capabilities))
