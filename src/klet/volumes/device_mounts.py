@@ -5,7 +5,6 @@ For kinds whose devices are disks of this machine: iscsi, fc, local volumes on b
 
 import asyncio
 import logging
-import os
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -128,8 +127,7 @@ class DeviceMounts:
 
     async def unmount_disk(self, place: DevicePlace) -> None:
         """Unmount a disk; the directory that it was mounted on stays."""
-        if await self._threads.run(os.path.lexists, place.path):
-            await self._unmounter.unmount_all(place.path)
+        await self._unmounter.unmount_all(place.path)
 
     async def remove(self, place: DevicePlace) -> None:
         """Remove the empty directory that a disk was mounted on."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from klet.host.beneath import (
+    list_directory,
     make_directories,
     open_directory,
     open_regular_in,
@@ -54,6 +55,12 @@ def resolved_volume(path: Path) -> str | None:
             return str(found.parent.readlink() / path.name)
     except FileMissing:
         return None
+
+
+def has_volume(path: Path) -> bool:
+    """Return whether a volume's directory is there, without looking at the volume itself."""
+    root, names = split_end(str(path), DEPTH)
+    return any(entry.name == names[-1] for entry in list_directory(root, *names[:-1]))
 
 
 def make_volume(path: Path, *, mode: int) -> None:

@@ -12,7 +12,6 @@ from klet.aio.threads import Threads
 from klet.api.volume import Volume
 from klet.api.volume_intree import FlexVolumeSource
 from klet.errors import KletError
-from klet.host.errors import FileMissing
 from klet.model.pods import PodUID
 from klet.model.roles import ObjectReader
 from klet.model.volumes import UsageSource
@@ -45,7 +44,7 @@ from klet.volumes.plugins.base import (
 )
 from klet.volumes.plugins.disk import expand_disk
 from klet.volumes.spec import VolumeSpec
-from klet.volumes.volume_directories import make_volume, open_volume, remove_empty_volume
+from klet.volumes.volume_directories import has_volume, make_volume, remove_empty_volume
 
 logger = logging.getLogger(__name__)
 
@@ -163,7 +162,7 @@ class FlexPlugin(StagedPlugin):
 
     async def tear_down(self, uid: PodUID, name: str) -> None:
         target = self._layout.volume(uid, self.name, name)
-        if not await self._threads.run(_exists, target):
+        if not await self._threads.run(has_volume, target):
             return
         try:
             await self.driver.call(FlexCommand.UNMOUNT, str(target))
@@ -210,14 +209,6 @@ class FlexPlugin(StagedPlugin):
         if found.type != self.name:
             raise VolumeSetupError(f"cannot get secret of type {self.name}")
         return secret_options(found.data)
-
-
-def _exists(target: Path) -> bool:
-    try:
-        with open_volume(target):
-            return True
-    except FileMissing:
-        return False
 
 
 def _remove_if_empty(target: Path) -> None:
