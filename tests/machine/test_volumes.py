@@ -2,7 +2,7 @@
 
 import pytest
 
-from klet.testing.vm.node import UNIT, build_pod
+from klet.testing.vm.node import PATIENCE, UNIT, build_pod
 
 pytestmark = pytest.mark.deadline(900)
 
@@ -60,8 +60,10 @@ def iscsi_source():
     return {"iscsi": {"targetPortal": "127.0.0.1", "iqn": IQN, "lun": 1, "fsType": "ext4"}}
 
 
-def mounted(node, kind):
-    return node.machine.output(f"grep -c '/kubernetes.io~{kind}/\\|{PLACES}/{kind}/' /proc/self/mountinfo || true")
+def until_mounted(node, kind, count, *, patience=PATIENCE):
+    """Wait until that many volumes are mounted: a pod is no longer reported before its volumes are unmounted."""
+    found = f"grep -c '/kubernetes.io~{kind}/\\|{PLACES}/{kind}/' /proc/self/mountinfo"
+    node.until_true(f"test $({found}) = {count}", patience=patience)
 
 
 def test_pods_share_an_nfs_export_and_leave_no_mount(node, nfs):
@@ -71,16 +73,16 @@ def test_pods_share_an_nfs_export_and_leave_no_mount(node, nfs):
     node.apply(with_volume("reader", nfs_source(read_only=True), command="cat /v/file && exec sleep 100000"))
     node.until_running("writer", "reader")
     assert node.machine.output(f"cat {nfs}/file") == "from-a-pod"
-    assert mounted(node, "nfs") == "2"
+    until_mounted(node, "nfs", 2)
     table = node.machine.output("grep kubernetes.io~nfs /proc/mounts")
     assert all(line.split()[2] == "nfs4" for line in table.splitlines())
     assert sum(line.split()[3].startswith("ro,") for line in table.splitlines()) == 1
     node.withdraw("writer")
     node.until(lambda pods: set(pods) == {"reader"}, what="the writer is gone")
-    assert mounted(node, "nfs") == "1"
+    until_mounted(node, "nfs", 1)
     node.withdraw("reader")
     node.until(lambda pods: not pods, what="the reader is gone")
-    assert mounted(node, "nfs") == "0"
+    until_mounted(node, "nfs", 0)
     assert node.machine.output(f"cat {nfs}/file") == "from-a-pod"
 
 
@@ -92,10 +94,10 @@ def test_an_agent_that_was_killed_finds_its_nfs_mount_again(node, nfs):
     node.until_true(f"systemctl is-active {UNIT}")
     pods = node.until_running("writer")
     assert pods["writer"].status.container_statuses[0].container_id == before
-    assert mounted(node, "nfs") == "1"
+    until_mounted(node, "nfs", 1)
     node.withdraw("writer")
     node.until(lambda pods: not pods, what="no pods")
-    assert mounted(node, "nfs") == "0"
+    until_mounted(node, "nfs", 0)
 
 
 @pytest.mark.usefixtures("only_klet")
@@ -106,8 +108,8 @@ def test_a_pod_whose_nfs_server_is_gone_can_be_removed(node, nfs):
     node.until_running("stranded", "other")
     node.machine.run("systemctl stop nfs-server")
     node.withdraw("stranded")
-    node.until(lambda pods: set(pods) == {"other"}, what="the pod without server is gone", patience=400)
-    assert mounted(node, "nfs") == "0"
+    node.until(lambda pods: set(pods) == {"other"}, what="the pod without server is gone")
+    until_mounted(node, "nfs", 0, patience=400)
     node.machine.run("systemctl start nfs-server")
 
 
@@ -132,7 +134,7 @@ def test_an_iscsi_disk_is_formatted_once_and_logged_out_of_after_the_last_pod(no
         node.withdraw("disk")
         node.until(lambda pods: not pods, what="no pods", patience=240)
         node.until_true(f"! iscsiadm -m session && test -z \"$(find {PLACES}/iscsi -name '*-lun-*')\"", patience=240)
-        assert mounted(node, "iscsi") == "0"
+        until_mounted(node, "iscsi", 0)
         assert node.machine.output("ls /dev/disk/by-path/ | grep -c iscsi || true") == "0"
 
 
@@ -145,4 +147,4 @@ def test_an_agent_that_was_killed_finds_its_iscsi_disk_again(node, target):
     node.until_true(f"systemctl is-active {UNIT}")
     node.until(lambda pods: not pods, what="no pods", patience=240)
     node.until_true(f"! iscsiadm -m session && test -z \"$(find {PLACES}/iscsi -name '*-lun-*')\"", patience=240)
-    assert mounted(node, "iscsi") == "0"
+    until_mounted(node, "iscsi", 0)
