@@ -25,7 +25,7 @@ async def test_git_is_never_run(attack, pod, git):
     async with attack(cluster=True) as target:
         spec = {"containers": [{"name": "main", "image": IMAGE, **MOUNT}], "volumes": [VOLUME]}
         made = await target.cluster.slip_in("api", spec)
-        assert "no volume plugin matched" in await target.reported(
+        assert "git-repo volume plugin has been disabled" in await target.reported(
             "FailedMount", about="api", uid=made["metadata"]["uid"]
         )
         target.node.write("web", pod("web", main=MOUNT, spec={"volumes": [VOLUME]}))

@@ -3,13 +3,14 @@
 import logging
 import os
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
@@ -42,6 +43,9 @@ from klet.host.oom_counts import CgroupOomCounts, counter_place
 from klet.host.plugin_sockets import RegistrationSockets
 from klet.host.root_directory import PLUGIN_REGISTRY
 from klet.host.socket_watch import watch_sockets
+from klet.host.storage.iscsi_sessions import IscsiSessions
+from klet.host.storage.scsi import DiskTree
+from klet.host.storage.tools import HostTools, search_path
 from klet.host.subordinate_ids import read_granted_ids
 from klet.host.usage_host import UsageHost
 from klet.images.node_logins import NodeLoginFiles
@@ -81,12 +85,15 @@ from klet.runtime.runtime_class import KnownRuntimeClasses, RuntimeHandlers
 from klet.stats.disk import FilesystemMeter
 from klet.status.checkpoint import SavedStateFormat
 from klet.sync.loop import ChangeSource
-from klet.volumes.build import VolumePorts, build_plugins
+from klet.volumes.build import VolumePorts, build_flex_finder, build_plugins
 from klet.volumes.csi.build import CsiPorts, build_meter
 from klet.volumes.directories import PodDirectories
 from klet.volumes.host_devices import HostDevices
 from klet.volumes.host_mounter import HostMounter, find_noswap
 from klet.volumes.names import Layout
+from klet.volumes.plugin_board import PluginBoard
+from klet.volumes.plugins.base import VolumePlugin
+from klet.volumes.storage_plugins import StoragePorts
 
 logger = logging.getLogger(__name__)
 
@@ -433,6 +440,9 @@ async def open_volumes(
         certificates=objects.certificates,
         node=node,
         mounter=HostMounter(),
+        storage=StoragePorts(
+            tools=HostTools(search=search_path(os.environ)), disks=DiskTree(), sessions=IscsiSessions()
+        ),
         devices=HostDevices(root=settings.root, loops=LoopDevices(), threads=threads),
         recorder=recorder,
         threads=threads,
@@ -442,12 +452,16 @@ async def open_volumes(
         has_images=settings.has_image_volumes,
         csi=objects.csi,
     )
-    return build_volumes(ports, objects)
+    board = PluginBoard(build_plugins(ports))
+    finder = build_flex_finder(ports, settings.flex_drivers, board)
+    # Now, so that what a previous run has left of their volumes is known from the beginning.
+    await finder.probe()
+    return replace(build_volumes(ports, objects, board), flex=finder)
 
 
-def build_volumes(ports: VolumePorts, objects: NodeObjects) -> NodeVolumes:
+def build_volumes(ports: VolumePorts, objects: NodeObjects, plugins: Iterable[VolumePlugin]) -> NodeVolumes:
     return NodeVolumes(
-        plugins=build_plugins(ports),
+        plugins=plugins,
         directories=PodDirectories(layout=Layout(ports.root), threads=ports.threads),
         layout=Layout(ports.root),
         devices=ports.devices,

@@ -4,7 +4,7 @@
 """
 
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -60,6 +60,7 @@ from klet.volumes.build import VolumeClaims
 from klet.volumes.csi.build import CsiPorts
 from klet.volumes.device_host import DeviceHost
 from klet.volumes.device_stage import NodeReader
+from klet.volumes.flex.probing import FlexFinder
 from klet.volumes.manager import VolumeDisk
 from klet.volumes.names import Layout
 from klet.volumes.orphans import PodRemover
@@ -131,7 +132,9 @@ class ContainerPorts(Struct, frozen=True, kw_only=True):
 class NodeVolumes(Struct, frozen=True, kw_only=True):
     """What the volumes of a node are made of."""
 
-    plugins: tuple[VolumePlugin, ...]
+    plugins: Iterable[VolumePlugin]
+    flex: FlexFinder | None = None
+    """Finds the drivers of flexVolume; None where there are none to find."""
     directories: VolumeDirectories
     layout: Layout
     devices: DeviceHost

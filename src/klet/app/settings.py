@@ -103,6 +103,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """Where the agent listens, as host ports: no pod may have them."""
     has_image_volumes: bool = True
     volume_labels: LabelRules = LabelRules()
+    flex_drivers: Path = Path("/nonexistent")
+    """Where drivers of flexVolume are installed."""
     has_pod_level_resources: bool = True
     tolerates_user_namespace: bool = False
     """Whether what a user namespace does not allow is left out (gate KubeletInUserNamespace)."""
@@ -198,6 +200,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
             has_all_modes=given.gates.enabled("SELinuxMount"),
             has_policy=given.gates.enabled("SELinuxChangePolicy"),
         ),
+        flex_drivers=Path(config.volume_plugin_dir),
         has_pod_level_resources=given.gates.enabled("PodLevelResources"),
         tolerates_user_namespace=given.gates.enabled("KubeletInUserNamespace"),
         gates=given.gates,

@@ -20,11 +20,12 @@ from klet.runtime.gc import ContainerRemover
 from klet.runtime.hooks import HookRunner
 from klet.runtime.kill.killer import PodKiller
 from klet.runtime.metrics import register_containers, register_hooks, register_sandboxes
+from klet.runtime.pod_images import ImageEnsurer, PodImages
 from klet.runtime.post_start import PostStart
 from klet.runtime.reader import PodReader
 from klet.runtime.removals import PodRemovals, StateSaver
 from klet.runtime.sandboxes import SandboxMaker, SandboxSources
-from klet.runtime.starter import ContainerStarter, ImageEnsurer
+from klet.runtime.starter import ContainerStarter
 from klet.status.restarts import KnownRestarts
 
 
@@ -135,7 +136,7 @@ def _build_starter(
     )
     return ContainerStarter(
         runtime=ports.runtime,
-        images=images,
+        images=PodImages(images=images, has_volumes=settings.has_image_volumes),
         counts=KnownRestarts(logs=ports.files, statuses=boards.statuses),
         creator=creator,
         links=ports.logs,

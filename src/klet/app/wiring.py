@@ -68,6 +68,7 @@ from klet.sync.traced_steps import TracedSteps
 from klet.sync.worker_roles import PodSteps
 from klet.sync.workers import PodWorkers
 from klet.volumes.build import ManagerPorts, build_manager
+from klet.volumes.flex.probing import FlexWatcher
 from klet.volumes.keeper import VolumeKeeper
 from klet.volumes.manager import VolumeManager
 from klet.volumes.migration.translate import translate_to_csi
@@ -231,6 +232,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     gc = _build_gc(ports, settings, boards, parts.remover, queries)
     shown = ports.volumes.objects, ports.volumes.trust, ports.volumes.certificates
     keeper = VolumeKeeper(objects=shown, volumes=manager)
+    finder = ports.volumes.flex
+    flex = () if finder is None else (FlexWatcher(finder=finder, volumes=manager, clock=ports.clock),)
     wakes = ObjectWaker(objects=ports.volumes.objects, pods=boards.pods, statuses=boards.statuses, workers=workers)
     logs = _build_logs(ports, settings, boards)
     oom = _build_oom(ports, boards, pleg)
@@ -259,7 +262,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         parts=(pleg, housekeeping, gc, walker, *logs, *_build_plugins(ports, boards)),
     )
     return Agent(
-        parts=(saved_state, after_contact, checks, manager, keeper, workers, probes, *oom, wakes, loop),
+        parts=(saved_state, after_contact, checks, manager, keeper, *flex, workers, probes, *oom, wakes, loop),
         pods=boards.pods,
         allocations=boards.allocations,
         statuses=boards.statuses,

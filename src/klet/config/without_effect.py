@@ -58,7 +58,6 @@ FIELDS: Final = (
     Row("streamingConnectionIdleTimeout", _UPSTREAM),
     Row("podCIDR", "a node without an API server takes the pod network of its runtime"),
     Row("hairpinMode", _UPSTREAM),
-    Row("volumePluginDir", "there are no FlexVolumes"),
     Row("contentType", _JSON, honoured="application/json"),
     Row(
         "kubeletCgroups",

@@ -20,6 +20,7 @@ from klet.runtime.config.container_planner import ReadySandbox
 from klet.runtime.errors import IMAGE_VOLUME_MOUNT_FAILED, PostStartFailed, SandboxFailed, StartBackedOff, StartError
 from klet.runtime.kill.killer import PodKiller
 from klet.runtime.metrics import ContainerMetrics, container_type, count_image_volumes
+from klet.runtime.pod_images import VolumeImage
 from klet.runtime.post_start import PostStart
 from klet.runtime.removals import PodRemovals
 from klet.runtime.sandboxes import SandboxMaker
@@ -81,6 +82,8 @@ class _Stage(Struct, frozen=True):
     sandbox: ReadySandbox
     turn: PodTurn
     progress: _Progress
+    volumes: Mapping[str, VolumeImage]
+    """The images of the pod's volumes."""
 
 
 class PodExecutor:
@@ -146,7 +149,8 @@ class PodExecutor:
                 # If the runtime had nothing of the pod, what is started now is all it has: PLEG then reads these ids
                 # instead of listing. With older instances around, that would hide them.
                 progress.sandbox = sandbox.made if status.is_empty else None
-                await self._start_all(pod, status, actions, _Stage(sandbox, turn, progress), parent)
+                volumes = await self._starter.pull_volumes(pod, sandbox, turn=turn, parent=parent)
+                await self._start_all(pod, status, actions, _Stage(sandbox, turn, progress, volumes), parent)
         return progress.outcome()
 
     async def _kill(
@@ -233,7 +237,9 @@ class PodExecutor:
     ) -> bool:
         kind, images = container_type(pod, container), count_image_volumes(pod, container)
         try:
-            record = await self._starter.start(pod, container, status, stage.sandbox, turn=stage.turn, parent=parent)
+            record = await self._starter.start(
+                pod, container, status, stage.sandbox, turn=stage.turn, volumes=stage.volumes, parent=parent
+            )
             stage.progress.containers.append(record.id)
             if isinstance(container, Container) and container.lifecycle is not None:
                 stage.turn.give_back()  # a hook has no deadline

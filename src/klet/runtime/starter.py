@@ -1,7 +1,7 @@
 """Starts one container: back-off, image, configuration, create, start (startContainer)."""
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from klet.aio.clock import Clock
 from klet.api.container import Container, EphemeralContainer
@@ -10,7 +10,7 @@ from klet.api.times import Duration
 from klet.cri.errors import CriError
 from klet.cri.port import RuntimeService
 from klet.model.causes import CauseId, CauseRecorder
-from klet.model.images import MissingImage, PresentImage
+from klet.model.images import MissingImage
 from klet.model.pods import format_pod
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
@@ -20,25 +20,11 @@ from klet.runtime import errors, labels
 from klet.runtime.config.container_planner import ReadySandbox, StartFacts
 from klet.runtime.crash_backoff import CrashBackoff
 from klet.runtime.creation import ContainerCreator, LogPaths
+from klet.runtime.pod_images import PodImages, VolumeImage, volume_images
 from klet.runtime.start_turns import PodTurn
 from klet.wire import cri_v1_pb2 as cri
 
-DECIDER = "runtime.starter"
-
-
-class ImageEnsurer(Protocol):
-    """Gets an image onto the node, or returns why it is missing."""
-
-    async def ensure(
-        self,
-        pod: Pod,
-        container: Container | EphemeralContainer,
-        *,
-        sandbox: cri.PodSandboxConfig,
-        handler: str = "",
-        before_pull: Callable[[], None],
-        parent: CauseId | None,
-    ) -> PresentImage | MissingImage: ...
+DECIDER: Final = "runtime.starter"
 
 
 class LogLinks(LogPaths, Protocol):
@@ -56,7 +42,7 @@ class ContainerStarter:
         self,
         *,
         runtime: RuntimeService,
-        images: ImageEnsurer,
+        images: PodImages,
         counts: RestartCounts,
         creator: ContainerCreator,
         links: LogLinks,
@@ -73,6 +59,12 @@ class ContainerStarter:
         self._clock = clock
         self._backoff = backoff
 
+    async def pull_volumes(
+        self, pod: Pod, sandbox: ReadySandbox, *, turn: PodTurn, parent: CauseId | None
+    ) -> Mapping[str, VolumeImage]:
+        """Pull the images of the pod's volumes; return them by volume."""
+        return await self._images.ensure_volumes(pod, sandbox, turn=turn, parent=parent)
+
     async def start(
         self,
         pod: Pod,
@@ -81,17 +73,21 @@ class ContainerStarter:
         sandbox: ReadySandbox,
         *,
         turn: PodTurn,
+        volumes: Mapping[str, VolumeImage],
         parent: CauseId | None,
     ) -> ContainerRecord:
-        """Start it, or raise StartError. Its postStart hook has not run yet."""
+        """Start it, or raise StartError. Its postStart hook has not run yet.
+
+        `volumes` is what `pull_volumes` returned.
+        """
         self._hold_back(pod, container, status, sandbox, parent)
-        image = await self._ensure_image(pod, container, sandbox, turn, parent)
+        image = await self._images.ensure(pod, container, sandbox, turn=turn, parent=parent)
         if isinstance(image, MissingImage):
             raise errors.ImageMissing(image.reason, image.message, until=image.retry_at)
         facts = StartFacts(
             restart_count=await self._restart_count(pod, container.name, status),
             image=image,
-            image_volumes=await self._image_volumes(pod, container, sandbox, turn, parent),
+            image_volumes=volume_images(container, volumes),
             target_id=_target(container, status),
         )
         await turn.take()
@@ -142,45 +138,6 @@ class ContainerStarter:
             parent=parent,
         )
         raise errors.StartBackedOff(errors.CRASH_LOOP_BACKOFF, message, until=until)
-
-    async def _ensure_image(
-        self,
-        pod: Pod,
-        container: Container | EphemeralContainer,
-        sandbox: ReadySandbox,
-        turn: PodTurn,
-        parent: CauseId | None,
-    ) -> PresentImage | MissingImage:
-        return await self._images.ensure(
-            pod,
-            container,
-            sandbox=sandbox.sandbox_config,
-            handler=sandbox.image_handler,
-            before_pull=turn.give_back,
-            parent=parent,
-        )
-
-    async def _image_volumes(
-        self,
-        pod: Pod,
-        container: Container | EphemeralContainer,
-        sandbox: ReadySandbox,
-        turn: PodTurn,
-        parent: CauseId | None,
-    ) -> dict[str, str]:
-        """Pull the images that the container mounts; return their references by volume."""
-        mounted = {mount.name for mount in container.volume_mounts}
-        refs = {}
-        for volume in pod.spec.volumes:
-            if volume.image is None or volume.name not in mounted:
-                continue
-            # Such an image belongs to the pod and to no container, so its Events name none.
-            wanted = Container(name="", image=volume.image.reference, image_pull_policy=volume.image.pull_policy)
-            found = await self._ensure_image(pod, wanted, sandbox, turn, parent)
-            if isinstance(found, MissingImage):
-                raise errors.StartError(found.reason, found.reason, until=found.retry_at)
-            refs[volume.name] = found.ref
-        return refs
 
     async def _restart_count(self, pod: Pod, container: str, status: PodRuntimeStatus) -> int:
         # Not of the newest alone: a call of an agent that was killed may create its container late, with an old count.

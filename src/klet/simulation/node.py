@@ -79,7 +79,8 @@ from klet.testing.devices import MemoryDevices
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.in_process import run_in_process
 from klet.testing.mounts import NotedMounts
-from klet.volumes.build import VolumePorts
+from klet.testing.no_storage import no_storage
+from klet.volumes.build import VolumePorts, build_plugins
 from klet.volumes.names import Layout
 
 T = TypeVar("T")
@@ -340,6 +341,7 @@ class SimulatedNode:
             certificates=objects.certificates,
             node=node,
             mounter=self.directories.mounts,
+            storage=no_storage(self.directories.root),
             devices=MemoryDevices(),
             recorder=recorder,
             threads=self.directories.threads,
@@ -349,7 +351,7 @@ class SimulatedNode:
             has_images=self.has_image_volumes,
             csi=objects.csi,
         )
-        return build_volumes(ports, objects)
+        return build_volumes(ports, objects, build_plugins(ports))
 
 
 @asynccontextmanager

@@ -26,7 +26,7 @@ class NotedMounts:
             raise self.error
         self.mounts[target] = (source, fs_type, tuple(options))
 
-    def unmount(self, target: Path) -> bool:
+    def unmount(self, target: Path, *, force: bool = False) -> bool:  # noqa: ARG002 - nothing here hangs
         if self.error is not None:
             raise self.error
         return self.mounts.pop(target, None) is not None

@@ -1,7 +1,7 @@
 """Builds the volume plugins of this node, and the volume manager."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
@@ -18,8 +18,10 @@ from klet.volumes.attachments import Attachments
 from klet.volumes.csi.build import CsiPorts, CsiSettings, build_csi
 from klet.volumes.csi.plugin import CsiPlugin
 from klet.volumes.device_host import DeviceHost
+from klet.volumes.device_mounts import MountPoints
 from klet.volumes.device_stage import DeviceStage, NodeReader
 from klet.volumes.expansion import ClaimStatuses, VolumeExpander
+from klet.volumes.flex.probing import FlexFinder
 from klet.volumes.generated_files import GeneratedFiles
 from klet.volumes.kinds import VolumeKinds
 from klet.volumes.labels import LabelRules
@@ -28,10 +30,13 @@ from klet.volumes.manager import VolumeDisk, VolumeManager
 from klet.volumes.media import ScratchRules
 from klet.volumes.names import Layout
 from klet.volumes.owner_change import OwnerChanger
+from klet.volumes.plugin_board import PluginBoard
 from klet.volumes.plugins.base import VolumePlugin
 from klet.volumes.plugins.config_map import ConfigMapPlugin
 from klet.volumes.plugins.downward_api import DownwardApiPlugin
 from klet.volumes.plugins.empty_dir import EmptyDirPlugin
+from klet.volumes.plugins.flex import FlexPorts
+from klet.volumes.plugins.git_repo import GitRepoPlugin
 from klet.volumes.plugins.host_path import HostPathPlugin
 from klet.volumes.plugins.image import ImagePlugin
 from klet.volumes.plugins.local import LocalPlugin
@@ -44,10 +49,13 @@ from klet.volumes.reconstruction import Reconstruction
 from klet.volumes.scratch import Mounter, ScratchDirectories
 from klet.volumes.spec import VolumeSpec
 from klet.volumes.state import VolumeBoards, build_boards
+from klet.volumes.storage_plugins import StorageParts, StoragePorts, build_device_mounts, build_storage_plugins
 
 
-class VolumeMounter(Mounter, Binder, Protocol):
+class VolumeMounter(Mounter, Binder, MountPoints, Protocol):
     """All mounts that volumes are made of."""
+
+    def unmount(self, target: Path, *, force: bool = False) -> bool: ...
 
 
 class VolumePorts(Struct, frozen=True, kw_only=True):
@@ -60,6 +68,7 @@ class VolumePorts(Struct, frozen=True, kw_only=True):
     certificates: CertificateReader
     node: NodeResources
     mounter: VolumeMounter
+    storage: StoragePorts
     devices: DeviceHost
     recorder: CauseRecorder
     threads: Threads
@@ -78,6 +87,9 @@ def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
     layout = Layout(ports.root)
     scratches = ScratchDirectories(mounter=ports.mounter)
     rules = ScratchRules(node=ports.node, noswap=ports.noswap)
+    directories = LocalDirectories(layout=layout, binder=ports.mounter)
+    storage = _storage_parts(ports, directories)
+    device_mounts = build_device_mounts(storage)
     files = GeneratedFiles(layout=layout, scratches=scratches, rules=rules, threads=ports.threads, clock=ports.clock)
     return (
         EmptyDirPlugin(layout=layout, scratches=scratches, rules=rules, threads=ports.threads),
@@ -96,10 +108,13 @@ def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
         ),
         LocalPlugin(
             layout=layout,
-            directories=LocalDirectories(layout=layout, binder=ports.mounter),
+            directories=directories,
+            mounts=device_mounts,
             recorder=ports.recorder,
             threads=ports.threads,
         ),
+        *build_storage_plugins(storage, device_mounts),
+        GitRepoPlugin(layout=layout, threads=ports.threads),
         *((ImagePlugin(),) if ports.has_images else ()),
         *((_build_csi(ports, ports.csi),) if ports.csi is not None else ()),
     )
@@ -117,6 +132,31 @@ def _build_csi(ports: VolumePorts, csi: CsiPorts) -> CsiPlugin:
     )
 
 
+def build_flex_finder(ports: VolumePorts, directory: Path, board: PluginBoard) -> FlexFinder:
+    """Return what puts the plugins of flexVolume drivers on the board."""
+    layout = Layout(ports.root)
+    parts = _storage_parts(ports, LocalDirectories(layout=layout, binder=ports.mounter))
+    return FlexFinder(
+        directory=directory,
+        board=board,
+        ports=FlexPorts(layout=layout, mounts=build_device_mounts(parts), objects=ports.objects, threads=ports.threads),
+        runner=ports.storage.tools,
+        threads=ports.threads,
+    )
+
+
+def _storage_parts(ports: VolumePorts, directories: LocalDirectories) -> StorageParts:
+    return StorageParts(
+        layout=Layout(ports.root),
+        storage=ports.storage,
+        points=ports.mounter,
+        directories=directories,
+        objects=ports.objects,
+        threads=ports.threads,
+        clock=ports.clock,
+    )
+
+
 class VolumeClaims(ClaimReader, ClaimStatuses, Protocol):
     """Claims at the API server, and their volumes."""
 
@@ -129,7 +169,7 @@ def as_it_is(spec: VolumeSpec, _namespace: str) -> VolumeSpec:
 class ManagerPorts(Struct, frozen=True, kw_only=True):
     """What the volume manager needs from outside."""
 
-    plugins: Sequence[VolumePlugin]
+    plugins: Iterable[VolumePlugin]
     translate: Callable[[VolumeSpec, str], VolumeSpec] = as_it_is
     """Returns what is mounted for a kind that a CSI driver has taken over, in a pod's namespace; all others as they
     are."""
@@ -166,7 +206,7 @@ def build_manager(ports: ManagerPorts) -> VolumeManager:
         clock=ports.clock,
     )
     return VolumeManager(
-        kinds=VolumeKinds(tuple(ports.plugins), ports.layout, ports.translate, ports.labels),
+        kinds=VolumeKinds(ports.plugins, ports.layout, ports.translate, ports.labels),
         claims=PodClaims(reader=ports.claims, clock=ports.clock),
         boards=boards,
         reconciler=reconciler,

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from klet.errors import KletError
-from klet.host.errors import FileMissing, MountError
+from klet.host.errors import FileError, FileMissing, MountError
 from klet.host.files import read_text, scratch_directory
 from klet.host.filesystems import filesystem_type, is_mount_root
 from klet.host.mountinfo import find_references
-from klet.host.mounts import bind, list_mounts, mount, restrict_bind, unmount
+from klet.host.mounts import CORRUPTED, bind, list_mounts, mount, restrict_bind, unmount
 from klet.volumes.errors import doing
 from klet.volumes.scratch import MountedMedium
 from klet.volumes.volume_directories import beside, open_volume
@@ -29,10 +29,10 @@ class HostMounter:
         with open_volume(target) as found:
             mount(source, Path(f"/proc/self/fd/{found}"), fs_type=fs_type, options=options, shown=target)
 
-    def unmount(self, target: Path) -> bool:
+    def unmount(self, target: Path, *, force: bool = False) -> bool:
         try:
             with beside(target) as path:
-                return unmount(path, shown=target)
+                return unmount(path, force=force, shown=target)
         except FileMissing:
             return False
 
@@ -51,7 +51,13 @@ class HostMounter:
             restrict_bind(Path(f"/proc/self/fd/{found}"), options)
 
     def is_bound(self, path: Path) -> bool:
-        return is_mount_root(path)
+        try:
+            return is_mount_root(path)
+        except FileError as error:
+            # Only a mount can have lost what is behind it. It can still be unmounted.
+            if error.errno in CORRUPTED:
+                return True
+            raise
 
     def shown_at(self, source: int) -> tuple[str, ...]:
         with doing("look at", Path(f"/proc/self/fd/{source}")):

@@ -1,6 +1,6 @@
 """Which plugin a volume belongs to, what the volume is called, and what has to be done for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,7 +19,8 @@ from klet.volumes.state import DesiredMount
 class VolumeKinds(Struct, frozen=True):
     """The kinds of volumes that this node knows."""
 
-    plugins: tuple[VolumePlugin, ...]
+    plugins: Iterable[VolumePlugin]
+    """Those of now, each time it is asked: drivers of flexVolume come and go."""
     layout: Layout
     translate: Callable[[VolumeSpec, str], VolumeSpec]
     """Returns what is mounted for a kind that a CSI driver has taken over, in a pod's namespace; all others as they

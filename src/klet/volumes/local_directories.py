@@ -125,14 +125,31 @@ def open_source(path: str) -> Iterator[int]:
     except OSError as error:
         raise StepFailed(MountStep.NEW_MOUNTER, str(file_error("open", Path(path), error))) from error
     try:
-        _check_kind(os.fstat(found).st_mode, path)
+        _check_kind(os.fstat(found).st_mode)
         yield found
     finally:
         os.close(found)
 
 
-def _check_kind(mode: int, path: str) -> None:
-    if stat.S_ISBLK(mode):
-        raise StepFailed(MountStep.NEW_MOUNTER, f"{path} is a block device, which klet does not format and mount yet")
+def is_block_device(path: str) -> bool:
+    """Return whether a path is a block device of the machine; raises KletError if it is no directory either."""
+    try:
+        with open_source(path):
+            return False
+    except NotDirectory as error:
+        if error.is_block_device:
+            return True
+        raise
+
+
+class NotDirectory(StepFailed):
+    """What a local volume names is no directory."""
+
+    def __init__(self, *, is_block_device: bool) -> None:
+        super().__init__(MountStep.NEW_MOUNTER, "only directory and block device are supported")
+        self.is_block_device = is_block_device
+
+
+def _check_kind(mode: int) -> None:
     if not stat.S_ISDIR(mode):
-        raise StepFailed(MountStep.NEW_MOUNTER, "only directory and block device are supported")
+        raise NotDirectory(is_block_device=stat.S_ISBLK(mode))

@@ -50,6 +50,11 @@ class Layout(Struct, frozen=True):
     def pods(self) -> Path:
         return self.root / "pods"
 
+    @property
+    def plugins(self) -> Path:
+        """Return where plugins have what all pods share."""
+        return self.root / "plugins"
+
     def pod(self, uid: PodUID) -> Path:
         return self.pods / uid
 

@@ -5,7 +5,7 @@ one is taken down once all pods are known. How devices are attached the node's s
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from klet.errors import KletError
@@ -36,9 +36,9 @@ class Reconstruction:
     """Puts on the boards what is found."""
 
     def __init__(
-        self, *, plugins: Sequence[VolumePlugin], boards: VolumeBoards, disk: FoundVolumes, host: DeviceHost
+        self, *, plugins: Iterable[VolumePlugin], boards: VolumeBoards, disk: FoundVolumes, host: DeviceHost
     ) -> None:
-        self._plugins: Mapping[str, VolumePlugin] = {plugin.name: plugin for plugin in plugins}
+        self._plugins = plugins
         self._boards = boards
         self._disk = disk
         self._host = host
@@ -47,7 +47,7 @@ class Reconstruction:
 
     async def run(self) -> None:
         """Find all volumes with devices. One that cannot be read is logged, and hides no other."""
-        staged = [plugin for plugin in self._plugins.values() if isinstance(plugin, StagedPlugin)]
+        staged = [plugin for plugin in self._plugins if isinstance(plugin, StagedPlugin)]
         if not staged:
             return
         try:
@@ -72,7 +72,7 @@ class Reconstruction:
         # The table is long on a busy node, and nearly always there is nothing to be found in it.
         mounts = await self._host.mounts() if unknown else ()
         for found in unknown:
-            plugin = self._plugins.get(found.plugin)
+            plugin = self._plugin(found.plugin)
             if plugin is None:
                 continue
             mount, device = await self._read(plugin, uid, found, mounts)
@@ -82,10 +82,13 @@ class Reconstruction:
         if tried:
             self._tried[uid] = tried
 
+    def _plugin(self, name: str) -> VolumePlugin | None:
+        return next((plugin for plugin in self._plugins if plugin.name == name), None)
+
     async def _find_in(self, uid: PodUID, mounts: Sequence[MountEntry]) -> None:
         try:
             for found in await self._disk.find(uid):
-                plugin = self._plugins.get(found.plugin)
+                plugin = self._plugin(found.plugin)
                 if isinstance(plugin, StagedPlugin):
                     left, device = await self._read(plugin, uid, found, mounts)
                     if not left.is_unreadable:

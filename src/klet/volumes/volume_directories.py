@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from klet.host.beneath import (
+    list_directory,
     make_directories,
     open_directory,
     open_regular_in,
@@ -18,6 +19,7 @@ from klet.host.beneath import (
     split_end,
     unlink_below,
 )
+from klet.host.errors import FileMissing
 
 DEPTH: Final = 4
 """`<uid>/volumes/<plugin>/<name>`, and `<uid>/plugins/<plugin>/<name>` for its marker's directory."""
@@ -41,6 +43,24 @@ def beside(path: Path) -> Iterator[Path]:
     root, names = split_end(str(path), DEPTH)
     with open_directory(root, *names[:-1]) as parent:
         yield Path(f"/proc/self/fd/{parent}/{names[-1]}")
+
+
+def resolved_volume(path: Path) -> str | None:
+    """Return a volume's path as the mount table has it, without looking at the volume itself; None if it is not there.
+
+    Links in the administrator's part of the path are resolved, below that there are none.
+    """
+    try:
+        with beside(path) as found:
+            return str(found.parent.readlink() / path.name)
+    except FileMissing:
+        return None
+
+
+def has_volume(path: Path) -> bool:
+    """Return whether a volume's directory is there, without looking at the volume itself."""
+    root, names = split_end(str(path), DEPTH)
+    return any(entry.name == names[-1] for entry in list_directory(root, *names[:-1]))
 
 
 def make_volume(path: Path, *, mode: int) -> None:

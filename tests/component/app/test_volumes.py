@@ -189,10 +189,16 @@ async def test_a_pod_that_is_over_loses_its_volumes_while_it_is_still_wanted(tmp
             id="a token",
         ),
         pytest.param(
-            {"nfs": {"server": "s", "path": "/"}},
+            {"glusterfs": {"endpoints": "e", "path": "/"}},
             "Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process "
             'volumes=[v]: failed to get Plugin from volumeSpec for volume "v" err=no volume plugin matched',
-            id="a kind that is not built",
+            id="a kind that no node has any more",
+        ),
+        pytest.param(
+            {"gitRepo": {"repository": "https://example.com/x"}},
+            'MountVolume.SetUp failed for volume "v" : git-repo volume plugin has been disabled; if necessary, it may '
+            "be re-enabled by enabling the feature-gate `GitRepoVolumeDriver`",
+            id="a repository of git",
         ),
     ],
 )

@@ -140,9 +140,20 @@ READER = replace(make_container("a"), volume_mounts=(VolumeMount(name="models", 
 def test_an_image_that_is_mounted_is_had_first(on_bench):
     async def test(bench) -> None:
         await bench.sync(pod_with(READER, "b", volumes=(MODELS,)))
-        assert bench.images.asked == [("a", IMAGE), ("", "klet.local/models:1"), ("b", IMAGE)]
+        assert bench.images.asked == [("", "klet.local/models:1"), ("a", IMAGE), ("b", IMAGE)]
         mount = created(bench)[0].mounts[0]
         assert (mount.container_path, mount.host_path, mount.image.image) == ("/models", "", "klet.local/models:1")
+
+    on_bench(test)
+
+
+def test_an_image_that_no_container_mounts_is_pulled_too_and_stops_none_if_it_is_missing(on_bench):
+    async def test(bench) -> None:
+        bench.images.missing_volume = MissingImage("ErrImagePull", "no such host")
+        outcome = await bench.sync(pod_with("b", volumes=(MODELS,)))
+        assert bench.images.asked == [("", "klet.local/models:1"), ("b", IMAGE)]
+        assert outcome.failures == {}
+        assert [config.metadata.name for config in created(bench)] == ["b"]
 
     on_bench(test)
 

@@ -20,14 +20,17 @@ from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.host.inotify import watch_directory
 from klet.kube.informer import InformerSettings
 from klet.model.causes import CauseId, Finding
+from klet.model.objects import ObjectMissing
 from klet.objectcache.claims import StandaloneClaims
 from klet.objectcache.cluster import build_cluster_objects
 from klet.objectcache.tokens import TokenCache
 from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.testing.attachable import AttachableDisks, DiskRack
-from klet.testing.clock import SteppingClock
+from klet.testing.clock import ManualClock, SteppingClock
 from klet.testing.devices import MemoryDevices
 from klet.testing.mounts import NotedMounts
+from klet.testing.no_storage import no_storage
+from klet.testing.storage import DiskTrees, RecordingTools, ToolMounts, storage_of
 from klet.testing.volume_cluster import VolumeCluster
 from klet.volumes.build import ManagerPorts, VolumePorts, build_manager, build_plugins
 from klet.volumes.directories import PodDirectories
@@ -96,6 +99,7 @@ class VolumeNode:
             certificates=NoPodCertificates(),
             node=Resources(),
             mounter=self.mounter,
+            storage=no_storage(root),
             devices=MemoryDevices(),
             recorder=self.journal,
             threads=threads,
@@ -334,3 +338,118 @@ def _claim(name, *, read_only):
 @pytest.fixture
 def disk_volume():
     return disk
+
+
+IQN, PORTAL = "iqn.2030-01.example:disks", "10.0.0.1:3260"
+IFACE = """case "$*" in *"-o show"*) echo "iface.transport_name = tcp" ;; esac"""
+
+
+class NamespacedSecrets:
+    """Secrets by namespace and name."""
+
+    def __init__(self):
+        self.secrets = {}
+
+    async def secret(self, namespace, name):
+        if (namespace, name) not in self.secrets:
+            raise ObjectMissing(f'secret "{name}" not found')
+        return self.secrets[namespace, name]
+
+
+class JumpingClock(ManualClock):
+    """Time passes at once for whoever waits."""
+
+    async def sleep(self, duration):
+        self.advance(duration)
+
+
+class NotAsked:
+    """Stands for what these plugins never ask."""
+
+
+class DiskNode:
+    """A machine with disks."""
+
+    def __init__(self, tmp_path, threads):
+        self.root = tmp_path / "kubelet"
+        self.root.mkdir()
+        self.machine = RecordingTools(tmp_path / "bin")
+        self.trees = DiskTrees(tmp_path)
+        self.mounts = ToolMounts(self.machine)
+        for name in ("mkfs.ext4", "fsck", "multipath", "blockdev"):
+            self.machine.add(name)
+        self.machine.add("blkid", "exit 2")
+        self.machine.add("iscsiadm", IFACE)
+        self.secrets = NamespacedSecrets()
+        self.clock = JumpingClock()
+        self.devices = MemoryDevices()
+        self.threads = threads
+        self.plugins = self.restart()
+
+    def build_ports(self):
+        return VolumePorts(
+            root=self.root,
+            objects=self.secrets,
+            tokens=NotAsked(),
+            trust=NoTrustBundles(),
+            certificates=NoPodCertificates(),
+            node=NotAsked(),
+            mounter=self.mounts,
+            devices=self.devices,
+            storage=storage_of(self.machine, self.trees),
+            recorder=NotAsked(),
+            threads=self.threads,
+            clock=self.clock,
+            has_api=True,
+            noswap=False,
+        )
+
+    def restart(self):
+        return {plugin.name: plugin for plugin in build_plugins(self.build_ports())}
+
+    @property
+    def iscsi(self):
+        return self.plugins["kubernetes.io/iscsi"]
+
+    @property
+    def fc(self):
+        return self.plugins["kubernetes.io/fc"]
+
+    @property
+    def iscsi_place(self):
+        return self.root / "plugins/kubernetes.io/iscsi/iface-default" / f"{PORTAL}-{IQN}-lun-3"
+
+
+@pytest.fixture
+def disk_node(tmp_path, threads):
+    return DiskNode(tmp_path, threads)
+
+
+class ManagedDisks:
+    """One run of a volume manager that attaches by itself, on a machine with disks."""
+
+    def __init__(self, disk_node: DiskNode) -> None:
+        self.disks = disk_node
+        ports = disk_node.build_ports()
+        layout = Layout(disk_node.root)
+        self.manager = build_manager(
+            ManagerPorts(
+                plugins=build_plugins(ports),
+                allocations=AllocationBook(),
+                disk=PodDirectories(layout=layout, threads=disk_node.threads),
+                recorder=Journal(),
+                refresh=timedelta(minutes=1),
+                randomness=random.Random(1),
+                clock=SystemClock(),
+                claims=StandaloneClaims(),
+                find_node=lambda: None,
+                layout=layout,
+                devices=disk_node.devices,
+                attaches=True,
+            )
+        )
+
+
+@pytest.fixture
+def managed():
+    return ManagedDisks

@@ -21,6 +21,7 @@ from klet.host.mounts import Propagation
 from klet.model.objects import IssuedToken
 from klet.objectcache.claims import StandaloneClaims
 from klet.objectcache.trust_bundles import NoTrustBundles
+from klet.testing.no_storage import no_storage
 from klet.volumes.build import ManagerPorts, VolumePorts, build_manager, build_plugins
 from klet.volumes.directories import PodDirectories
 from klet.volumes.host_devices import HostDevices
@@ -86,6 +87,7 @@ class MountingNode:
             certificates=NoPodCertificates(),
             node=Resources(),
             mounter=HostMounter(),
+            storage=no_storage(root),
             devices=HostDevices(root=root, loops=LoopDevices(), threads=threads),
             recorder=self.journal,
             threads=threads,

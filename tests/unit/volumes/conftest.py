@@ -15,6 +15,7 @@ from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.testing.clock import START, SteppingClock
 from klet.testing.devices import MemoryDevices
 from klet.testing.mounts import NotedMounts
+from klet.testing.no_storage import no_storage
 from klet.volumes.build import VolumePorts, build_plugins
 
 
@@ -108,6 +109,7 @@ class Machine:
             certificates=NoPodCertificates(),
             node=Node(),
             mounter=self.mounter,
+            storage=no_storage(self.root),
             devices=MemoryDevices(),
             recorder=self.notes,
             threads=self.threads,

@@ -86,8 +86,8 @@ def test_only_local_volumes_are_supported(plugin, request_for, pod_with):
     assert supported == [True, False, False]
 
 
-def test_pods_share_its_name(plugin):
-    assert plugin.unique_name("u", "pv") == plugin.unique_name("w", "pv") == f"{NAME}/pv"
+def test_pods_share_its_name(plugin, request_for):
+    assert {plugin.volume_name(request_for(uid=uid).spec) for uid in ("u", "w")} == {f"{NAME}/pv"}
 
 
 async def test_it_is_given_to_the_group_of_the_pod(machine, plugin, request_for):

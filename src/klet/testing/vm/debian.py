@@ -41,6 +41,8 @@ _PACKAGES: Final = (
     *("systemd-sysv", "dbus", "udev", "kmod", "linux-image-cloud-amd64", "openssh-server", "ca-certificates"),
     *("containerd", "runc", "containernetworking-plugins", "iproute2", "iptables", "nftables", "conntrack", "ethtool"),
     *("python3", "python3-venv", "procps", "util-linux", "mount", "busybox-static", "e2fsprogs", "socat", "curl"),
+    # Servers and tools of storage, for the tests of volumes.
+    *("nfs-kernel-server", "nfs-common", "tgt", "open-iscsi", "xfsprogs", "quota"),
 )
 _TEST_PACKAGES: Final = (
     *("pytest", "pytest-asyncio", "pytest-xdist", "hypothesis"),
@@ -56,6 +58,11 @@ _MASKED: Final = (
         "e2scrub_reap.service",
     ),
     *("fstrim.timer", "systemd-pstore.service", "getty@tty1.service", "modprobe@efi_pstore.service"),
+)
+# Tests of volumes start them; no other boot waits for them.
+_DISABLED: Final = (
+    *("nfs-server.service", "nfs-client.target", "rpcbind.service", "rpcbind.socket", "tgt.service"),
+    *("open-iscsi.service", "iscsid.service", "iscsid.socket", "quota.service"),
 )
 _DISK_SIZE: Final = "8G"
 _KLET_DISK_SIZE: Final = "1G"
@@ -204,6 +211,7 @@ def _build(disk: DebianDisk, say: Callable[[str], None]) -> None:
     for units in ("systemd-networkd.service", "containerd.service", "ssh.service", "test-images.service"):
         _chroot(root, "systemctl", "--quiet", "enable", units)
     _chroot(root, "systemctl", "--quiet", "mask", *_MASKED)
+    _chroot(root, "systemctl", "--quiet", "disable", *_DISABLED)
     _chroot(root, "update-initramfs", "-u")
     shutil.copy(next(root.glob("boot/vmlinuz-*")), disk.kernel)
     shutil.copy(next(root.glob("boot/initrd.img-*")), disk.initrd)

@@ -153,10 +153,11 @@ class LeftVolume(Struct, frozen=True, kw_only=True):
 class VolumePlugin(ABC):
     """One kind of volume. Setting up twice, and taking down what is not there, does no harm."""
 
-    name: ClassVar[str]
+    name: str
+    """`vendor/kind`. Of the class, except for flexVolume, which has one plugin for each driver."""
     requires_remount: ClassVar[bool] = False
     """Its content changes while the pod runs."""
-    usage_source: ClassVar[UsageSource | None] = None
+    usage_source: UsageSource | None = None
     """How it is found what its volumes take; None if nothing is measured."""
     supports_mount_options: ClassVar[bool] = False
     """The mount options of a PersistentVolume have a meaning for it."""
