@@ -188,20 +188,6 @@ def remove_below(root: Path, *names: str) -> None:
         return
 
 
-def remove_empty_below(root: Path, *names: str) -> None:
-    """Remove one empty directory; one that is gone is fine, one that holds something or is a mount is an error."""
-    shown = _shown(root, names)
-    if not names:
-        raise FileError(f"cannot remove {shown}: it is not below a root", path=shown)
-    try:
-        with open_directory(root, *names[:-1], action="remove from") as directory:
-            os.rmdir(names[-1], dir_fd=directory)
-    except (FileMissing, FileNotFoundError):
-        return
-    except OSError as error:
-        raise _error("remove", shown, error) from error
-
-
 def unlink_below(root: Path, *names: str) -> None:
     """Remove one file or link; one that is gone is fine, a directory is an error. Never crosses a mount."""
     shown = _shown(root, names)
