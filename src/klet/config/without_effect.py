@@ -144,7 +144,6 @@ GATES: Final = _CLIENT_GATES | _names(
     LocalStorageCapacityIsolationFSQuotaMonitoring
     PodAndContainerStatsFromCRI PodReadyToStartContainersCondition ProcMountType
     ReloadKubeletServerCertificateFile ResourceHealthStatus
-    SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod
     TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions VolumeLimitScaling
     """
 )

@@ -42,6 +42,8 @@ class Reconstruction:
         self._boards = boards
         self._disk = disk
         self._host = host
+        self._tried: dict[PodUID, frozenset[tuple[str, str, bool]]] = {}
+        """What was torn down though it leads to no volume."""
 
     async def run(self) -> None:
         """Find all volumes with devices. One that cannot be read is logged, and hides no other."""
@@ -59,12 +61,26 @@ class Reconstruction:
             await self._find_devices(plugin, mounts)
 
     async def take_in(self, uid: PodUID) -> None:
-        """Add the volumes of one pod that this run of the agent did not set up, or only in part."""
-        mounts = await self._host.mounts()
-        for found in await self._disk.find(uid):
+        """Add the volumes of one pod that this run of the agent did not set up, or only in part.
+
+        One that leads to no volume is added once: what its tear-down has left stays until its directory can be removed.
+        """
+        known = {(mount.plugin.name, mount.name, mount.is_block) for mount in self._boards.actual.of_pod(uid)}
+        left = {(found.plugin, found.name, found.is_block): found for found in await self._disk.find(uid)}
+        tried = self._tried.pop(uid, frozenset()) & left.keys()
+        unknown = [found for name, found in left.items() if name not in known | tried]
+        # The table is long on a busy node, and nearly always there is nothing to be found in it.
+        mounts = await self._host.mounts() if unknown else ()
+        for found in unknown:
             plugin = self._plugins.get(found.plugin)
-            if plugin is not None and not self._is_known(uid, found):
-                self._add(await self._read(plugin, uid, found, mounts))
+            if plugin is None:
+                continue
+            mount, device = await self._read(plugin, uid, found, mounts)
+            self._add((mount, device))
+            if mount.is_unreadable:
+                tried |= {(found.plugin, found.name, found.is_block)}
+        if tried:
+            self._tried[uid] = tried
 
     async def _find_in(self, uid: PodUID, mounts: Sequence[MountEntry]) -> None:
         try:
@@ -118,13 +134,6 @@ class Reconstruction:
             self._boards.devices.reconstruct(device)
         if self._boards.actual.get(mount.key) is None:
             self._boards.actual.put(mount)
-
-    def _is_known(self, uid: PodUID, found: FoundVolume) -> bool:
-        """Return whether the boards have what is on disk; upstream: by plugin, name and pod."""
-        return any(
-            (mount.plugin.name, mount.name, mount.is_block) == (found.plugin, found.name, found.is_block)
-            for mount in self._boards.actual.of_pod(uid)
-        )
 
 
 def _read_device(plugin: StagedPlugin, spec: VolumeSpec) -> NodeDevice:

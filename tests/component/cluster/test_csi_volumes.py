@@ -4,12 +4,14 @@ The test driver is strict about the order of calls and remembers what it has don
 """
 
 import asyncio
+import json
 from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
 from klet.api.claim import PersistentVolumeClaim
 from klet.api.codec import convert
+from klet.api.config import ServiceAccount
 from klet.api.node import Node
 from klet.api.pod import Pod
 from klet.api.storage import CSIDriver, PersistentVolume, VolumeAttachment
@@ -81,7 +83,12 @@ class Storage:
             await self.driver.wait_for(lambda: not memory.staged and not memory.published)
             drivers = self.node.root / "plugins/kubernetes.io/csi"
             blocks = drivers / "volumeDevices"
-            for directory in (drivers / NAME, blocks / "staging", blocks / "publish", self.node.root / "pods"):
+            for directory in (
+                drivers / self.driver.name,
+                blocks / "staging",
+                blocks / "publish",
+                self.node.root / "pods",
+            ):
                 await until_empty(directory)
             await until_empty(blocks, besides={"staging", "publish"})
 
@@ -197,6 +204,47 @@ async def test_a_volume_that_has_to_be_attached_waits_for_its_controllers(node, 
         await storage.client.patch(Node, "node", patch={"status": status}, subresource="status")
         await node.until_running()
         assert dict(storage.driver.requests("NodeStageVolume")[0].publish_context) == {"devicePath": "/dev/x"}
+
+
+async def test_a_volume_is_published_again_with_fresh_tokens_while_its_pod_runs(node, storage):
+    await storage.describe(requiresRepublish=True, tokenRequests=[{"audience": "vault"}])
+    await storage.client.create(convert(ServiceAccount, {"metadata": {"name": "default"}}), "default")
+    await storage.register()
+    async with node.run():
+        await node.bind(volumes=[INLINE], serviceAccountName="default")
+        await node.until_running()
+        patch = {"metadata": {"labels": {"changed": "yes"}}}
+        await storage.client.patch(Pod, "p", "default", patch=patch)
+        async with asyncio.timeout(30):
+            await storage.driver.wait_for(lambda: len(storage.driver.requests("NodePublishVolume")) > 1)
+    for request in storage.driver.requests("NodePublishVolume"):
+        tokens = json.loads(request.volume_context["csi.storage.k8s.io/serviceAccount.tokens"])
+        assert tokens["vault"]["token"]
+
+
+@pytest.mark.parametrize("is_inline", [True, False])
+async def test_a_cloud_volume_is_its_drivers_now(node, tmp_path, is_inline):
+    name = "cinder.csi.openstack.org"
+    backing = PlainBacking(root=tmp_path / "backing")
+    async with serve_driver(backing=backing, socket=tmp_path / "csi.sock", name=name) as server:
+        storage = Storage(node, server)
+        spec = {"attachRequired": False, "fsGroupPolicy": "File"}
+        await storage.client.create(convert(CSIDriver, {"metadata": {"name": name}, "spec": spec}))
+        await storage.register()
+        cloud = {"cinder": {"volumeID": "volume", "fsType": "ext4"}}
+        if not is_inline:
+            await storage.provision(csi=None, **cloud)
+        async with node.run():
+            await node.bind(volumes=[{"name": "data", **cloud} if is_inline else CLAIM])
+            pod = await node.until_running()
+            [request] = server.driver.requests("NodePublishVolume")
+            directory = f"{name}-volume" if is_inline else "pv"
+            assert request.volume_id == "volume"
+            assert request.target_path == str(node.volume(pod, "csi", directory) / "mount")
+            await storage.remove_pod()
+            await until_gone(node)
+            await storage.until_released()
+        assert server.driver.order()[-1] == "NodeUnstageVolume"
 
 
 @asynccontextmanager

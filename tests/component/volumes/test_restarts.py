@@ -111,6 +111,7 @@ async def test_one_that_cannot_be_read_is_torn_down_once(staged, caplog):
     assert ending.done()
     assert staged.disks.downs == [("old", "broken")]
     await staged.settle(timedelta(minutes=5))
+    assert (await staged.end("old")).done()  # housekeeping asks again every two seconds
     assert staged.disks.downs == [("old", "broken")]
     [finding] = staged.notes.findings
     assert finding.next_at is None
