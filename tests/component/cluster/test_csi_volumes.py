@@ -11,7 +11,6 @@ import pytest
 
 from klet.api.claim import PersistentVolumeClaim
 from klet.api.codec import convert
-from klet.api.config import ServiceAccount
 from klet.api.node import Node
 from klet.api.pod import Pod
 from klet.api.storage import CSIDriver, PersistentVolume, VolumeAttachment
@@ -208,7 +207,6 @@ async def test_a_volume_that_has_to_be_attached_waits_for_its_controllers(node, 
 
 async def test_a_volume_is_published_again_with_fresh_tokens_while_its_pod_runs(node, storage):
     await storage.describe(requiresRepublish=True, tokenRequests=[{"audience": "vault"}])
-    await storage.client.create(convert(ServiceAccount, {"metadata": {"name": "default"}}), "default")
     await storage.register()
     async with node.run():
         await node.bind(volumes=[INLINE], serviceAccountName="default")
