@@ -4,10 +4,13 @@ The test driver is strict about the order of calls and remembers what it has don
 """
 
 import asyncio
+import json
+import random
 from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
+from klet.aio.clock import SystemClock
 from klet.api.claim import PersistentVolumeClaim
 from klet.api.codec import convert
 from klet.api.node import Node
@@ -15,6 +18,8 @@ from klet.api.pod import Pod
 from klet.api.storage import CSIDriver, PersistentVolume, VolumeAttachment
 from klet.csi.client import NodeCapability
 from klet.host.inotify import watch_directory
+from klet.kube.informer import Informer, InformerSettings
+from klet.kube.watch import WatchScope
 from klet.testing.csi.backing import PlainBacking
 from klet.testing.csi.driver import NAME
 from klet.testing.csi.faults import DriverFault, Mishap, Moment
@@ -26,6 +31,7 @@ HANDLE = "vol-0a1b"
 UNIQUE = f"kubernetes.io/csi/{NAME}^{HANDLE}"
 CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "claim"}}
 INLINE = {"name": "scratch", "csi": {"driver": NAME, "volumeAttributes": {"size": "1"}}}
+DEVICE = {"volumeMounts": [], "volumeDevices": [{"name": "data", "devicePath": "/dev/data"}]}
 RPCS = ("NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume")
 
 
@@ -48,8 +54,8 @@ class Storage:
         self.registry.mkdir(parents=True, exist_ok=True)
         await self.server.register(self.registry)
 
-    async def provision(self, *, mode="Filesystem", **spec):
-        """Make a claim that is bound to a volume."""
+    async def provision(self, *, mode="Filesystem", size="1Gi", **spec):
+        """Make a claim of one GiB that is bound to a volume, which may be larger by now."""
         meta = {"name": "claim", "namespace": "default"}
         body = {"volumeName": "pv", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         claim = await self.client.create(
@@ -62,7 +68,7 @@ class Storage:
         source = {"driver": NAME, "volumeHandle": HANDLE, "volumeAttributes": {"a": "b"}}
         reference = {"namespace": "default", "name": "claim", "uid": claim.metadata.uid}
         volume = {
-            "capacity": {"storage": "1Gi"},
+            "capacity": {"storage": size},
             "accessModes": ["ReadWriteOnce"],
             "volumeMode": mode,
             "claimRef": reference,
@@ -70,6 +76,23 @@ class Storage:
             **spec,
         }
         await self.client.create(convert(PersistentVolume, {"metadata": {"name": "pv"}, "spec": volume}))
+
+    async def until_grown(self):
+        """Wait until the claim shows the size of its volume."""
+        scope = WatchScope("default")
+        informer = Informer(
+            struct=PersistentVolumeClaim,
+            scope=scope,
+            settings=InformerSettings(self.client, self.node.cluster.watcher, SystemClock(), random.Random(1)),
+        )
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(informer.run())
+            with informer.changes() as changes:
+                await informer.until_synced()
+                async with asyncio.timeout(30):
+                    while str(informer.get("claim", "default").status.capacity["storage"]) != "2Gi":
+                        await changes.get()
+            task.cancel()
 
     async def remove_pod(self, name="p"):
         await self.client.delete(Pod, name, "default")
@@ -81,7 +104,12 @@ class Storage:
             await self.driver.wait_for(lambda: not memory.staged and not memory.published)
             drivers = self.node.root / "plugins/kubernetes.io/csi"
             blocks = drivers / "volumeDevices"
-            for directory in (drivers / NAME, blocks / "staging", blocks / "publish", self.node.root / "pods"):
+            for directory in (
+                drivers / self.driver.name,
+                blocks / "staging",
+                blocks / "publish",
+                self.node.root / "pods",
+            ):
                 await until_empty(directory)
             await until_empty(blocks, besides={"staging", "publish"})
 
@@ -166,8 +194,7 @@ async def test_a_device_is_staged_published_and_taken_down(node, storage):
     await storage.provision(mode="Block")
     await storage.register()
     async with node.run():
-        container = {"volumeMounts": [], "volumeDevices": [{"name": "data", "devicePath": "/dev/data"}]}
-        await node.bind(volumes=[CLAIM], container=container)
+        await node.bind(volumes=[CLAIM], container=DEVICE)
         await node.until_running()
         assert storage.driver.requests("NodePublishVolume")[0].volume_capability.HasField("block")
         await storage.remove_pod()
@@ -197,6 +224,64 @@ async def test_a_volume_that_has_to_be_attached_waits_for_its_controllers(node, 
         await storage.client.patch(Node, "node", patch={"status": status}, subresource="status")
         await node.until_running()
         assert dict(storage.driver.requests("NodeStageVolume")[0].publish_context) == {"devicePath": "/dev/x"}
+
+
+async def test_a_volume_is_published_again_with_fresh_tokens_while_its_pod_runs(node, storage):
+    await storage.describe(requiresRepublish=True, tokenRequests=[{"audience": "vault"}])
+    await storage.register()
+    async with node.run():
+        await node.bind(volumes=[INLINE], serviceAccountName="default")
+        await node.until_running()
+        patch = {"metadata": {"labels": {"changed": "yes"}}}
+        await storage.client.patch(Pod, "p", "default", patch=patch)
+        async with asyncio.timeout(30):
+            await storage.driver.wait_for(lambda: len(storage.driver.requests("NodePublishVolume")) > 1)
+    for request in storage.driver.requests("NodePublishVolume"):
+        tokens = json.loads(request.volume_context["csi.storage.k8s.io/serviceAccount.tokens"])
+        assert tokens["vault"]["token"]
+
+
+@pytest.mark.parametrize("is_inline", [True, False])
+async def test_a_cloud_volume_is_its_drivers_now(node, tmp_path, is_inline):
+    name = "cinder.csi.openstack.org"
+    backing = PlainBacking(root=tmp_path / "backing")
+    async with serve_driver(backing=backing, socket=tmp_path / "csi.sock", name=name) as server:
+        storage = Storage(node, server)
+        spec = {"attachRequired": False, "fsGroupPolicy": "File"}
+        await storage.client.create(convert(CSIDriver, {"metadata": {"name": name}, "spec": spec}))
+        await storage.register()
+        cloud = {"cinder": {"volumeID": "volume", "fsType": "ext4"}}
+        if not is_inline:
+            await storage.provision(csi=None, **cloud)
+        async with node.run():
+            await node.bind(volumes=[{"name": "data", **cloud} if is_inline else CLAIM])
+            pod = await node.until_running()
+            [request] = server.driver.requests("NodePublishVolume")
+            directory = f"{name}-volume" if is_inline else "pv"
+            assert request.volume_id == "volume"
+            assert request.target_path == str(node.volume(pod, "csi", directory) / "mount")
+            await storage.remove_pod()
+            await until_gone(node)
+            await storage.until_released()
+        assert server.driver.order()[-1] == "NodeUnstageVolume"
+
+
+EXPANDS = frozenset({NodeCapability.STAGE_UNSTAGE_VOLUME, NodeCapability.EXPAND_VOLUME})
+
+
+async def test_a_volume_that_has_grown_is_expanded_before_its_pod_starts(node, storage):
+    storage.driver.capabilities = EXPANDS
+    await storage.describe()
+    await storage.provision(size="2Gi")
+    await storage.register()
+    async with node.run():
+        await node.bind(volumes=[CLAIM])
+        pod = await node.until_running()
+        await storage.until_grown()
+        [request] = storage.driver.requests("NodeExpandVolume")
+    assert request.capacity_range.required_bytes == 2 << 30
+    assert request.volume_path == str(node.volume(pod, "csi", "pv") / "mount")
+    assert request.staging_target_path == storage.driver.memory.staged[HANDLE]
 
 
 @asynccontextmanager
@@ -285,3 +370,54 @@ async def test_a_driver_whose_capability_changes_leaves_nothing(node, storage):
         await until_gone(node)
         await storage.until_released()
     assert storage.driver.order() == ["NodePublishVolume", "NodeUnpublishVolume"]
+
+
+@pytest.mark.parametrize("at", [Moment.BEFORE, Moment.AFTER])
+@pytest.mark.deadline(90)
+async def test_an_agent_that_is_killed_while_it_expands_a_volume_expands_it_again(node, storage, at):
+    storage.driver.capabilities = EXPANDS
+    await storage.describe()
+    await storage.provision(size="2Gi")
+    await storage.register()
+    storage.driver.faults.add(DriverFault(rpc="NodeExpandVolume", does=Mishap.HANG, at=at))
+    async with killed(node):
+        await node.bind(volumes=[CLAIM])
+        async with asyncio.timeout(30):
+            await storage.driver.faults.reached.wait()
+    storage.driver.faults.release()
+    async with node.run():
+        await node.until_running()
+        await storage.until_grown()
+        await storage.remove_pod()
+        await until_gone(node)
+        await storage.until_released()
+    assert storage.left() == []
+
+
+@pytest.mark.parametrize("at", [Moment.BEFORE, Moment.AFTER])
+@pytest.mark.parametrize("rpc", RPCS)
+@pytest.mark.deadline(90)
+async def test_an_agent_that_is_killed_while_it_handles_a_device_leaves_nothing(node, storage, rpc, at):
+    await storage.describe()
+    await storage.provision(mode="Block")
+    await storage.register()
+    hang = DriverFault(rpc=rpc, does=Mishap.HANG, at=at)
+    is_up = rpc in RPCS[:2]
+    async with killed(node):
+        if is_up:
+            storage.driver.faults.add(hang)
+        await node.bind(volumes=[CLAIM], container=DEVICE)
+        if not is_up:
+            await node.until_running()
+            storage.driver.faults.add(hang)
+            await storage.remove_pod()
+        async with asyncio.timeout(30):
+            await storage.driver.faults.reached.wait()
+    storage.driver.faults.release()
+    async with node.run():
+        if is_up:
+            await node.until_running()
+            await storage.remove_pod()
+        await until_gone(node)
+        await storage.until_released()
+    assert storage.left() == []

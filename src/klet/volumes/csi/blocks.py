@@ -88,27 +88,17 @@ class CsiBlocks:
             if await self._threads.run(directories.exists, target):
                 raise VolumeSetupError(f"{PREFIX}blockMapper.UnmapPodDevice: there is no {DATA_FILE} for {target.path}")
             return
-        failure = "blockMapper.unpublishVolumeForBlock failed to get CSI client"
-        async with self._access.open(data.driver_name, failure=failure) as client:
-            try:
-                await client.unpublish(data.volume_handle, str(target.path))
-            except CsiError as error:
-                raise VolumeSetupError(f"{PREFIX}blockMapper.unpublishVolumeForBlock failed: {error}") from error
-        await self._threads.run(_remove_device, target)
+        await self._unpublish(data, target)
 
     async def unstage(self, name: str) -> None:
         place = self._layout.block_staging(name)
         data = await self._read(name)
-        if data is not None and await self._threads.run(directories.exists, place):
-            failure = "blockMapper.TearDownDevice failed to get CSI client"
-            async with self._access.open(data.driver_name, failure=failure) as client:
-                capabilities = await read_capabilities(client)
-                if NodeCapability.STAGE_UNSTAGE_VOLUME in capabilities:
-                    try:
-                        await client.unstage(data.volume_handle, str(place.path))
-                    except CsiError as error:
-                        failed = "blockMapper.unstageVolumeForBlock failed"
-                        raise VolumeSetupError(f"{PREFIX}{failed}: {error}") from error
+        if data is not None:
+            # No pod has it any more. What is published all the same, a run left that was killed before it had a link.
+            for target in await self._threads.run(directories.list_below, self._layout.block_published(name)):
+                await self._unpublish(data, target)
+            if await self._threads.run(directories.exists, place):
+                await self._unstage(data, place)
         await self._clean_up(name)
 
     async def read(self, name: str) -> VolumeData:
@@ -135,6 +125,26 @@ class CsiBlocks:
                 extra = {"volume": str(place.path), "error": str(error)}
                 logger.warning("What a previous run has staged cannot be read", extra=extra)
         return found
+
+    async def _unpublish(self, data: VolumeData, target: Place) -> None:
+        failure = "blockMapper.unpublishVolumeForBlock failed to get CSI client"
+        async with self._access.open(data.driver_name, failure=failure) as client:
+            try:
+                await client.unpublish(data.volume_handle, str(target.path))
+            except CsiError as error:
+                raise VolumeSetupError(f"{PREFIX}blockMapper.unpublishVolumeForBlock failed: {error}") from error
+        await self._threads.run(_remove_device, target)
+
+    async def _unstage(self, data: VolumeData, place: Place) -> None:
+        failure = "blockMapper.TearDownDevice failed to get CSI client"
+        async with self._access.open(data.driver_name, failure=failure) as client:
+            capabilities = await read_capabilities(client)
+            if NodeCapability.STAGE_UNSTAGE_VOLUME not in capabilities:
+                return
+            try:
+                await client.unstage(data.volume_handle, str(place.path))
+            except CsiError as error:
+                raise VolumeSetupError(f"{PREFIX}blockMapper.unstageVolumeForBlock failed: {error}") from error
 
     async def _read(self, name: str) -> VolumeData | None:
         return await self._threads.run(directories.read_data, self._layout.block_data(name))

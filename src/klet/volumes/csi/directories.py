@@ -114,6 +114,11 @@ def list_places(place: Place) -> list[Place]:
     return [place.below(entry.name) for entry in entries if entry.is_directory]
 
 
+def list_below(place: Place) -> list[Place]:
+    """Return all entries of a directory; none if it is not there."""
+    return [place.below(entry.name) for entry in list_directory(place.root, *place.names)]
+
+
 def _read(directory: int, shown: Path) -> bytes | None:
     try:
         found = open_regular_in(directory, DATA_FILE, shown)

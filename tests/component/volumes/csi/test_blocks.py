@@ -119,3 +119,10 @@ async def test_a_volume_that_is_called_staging_does_not_take_the_others_with_it(
     await bench.plugin.tear_down_device("publish", map_path="", device_path="")
     assert (bench.root / BLOCKS / "staging/pvc-7f3a").is_dir()
     assert (bench.root / BLOCKS / "publish/pvc-7f3a").is_dir()
+
+
+async def test_a_device_that_no_link_leads_to_is_taken_back_before_it_is_unstaged(bench):
+    await bench.map_device()
+    await bench.plugin.tear_down_device("pvc-7f3a", map_path="", device_path="")
+    assert bench.driver.order()[-2:] == ["NodeUnpublishVolume", "NodeUnstageVolume"]
+    assert bench.leftovers() == []
