@@ -41,6 +41,7 @@ _PACKAGES: Final = (
     *("systemd-sysv", "dbus", "udev", "kmod", "linux-image-cloud-amd64", "openssh-server", "ca-certificates"),
     *("containerd", "runc", "containernetworking-plugins", "iproute2", "iptables", "nftables", "conntrack", "ethtool"),
     *("python3", "python3-venv", "procps", "util-linux", "mount", "busybox-static", "e2fsprogs", "socat", "curl"),
+    *("xfsprogs", "quota"),
 )
 _TEST_PACKAGES: Final = (
     *("pytest", "pytest-asyncio", "pytest-xdist", "hypothesis"),
