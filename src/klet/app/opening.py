@@ -29,7 +29,7 @@ from klet.host.cgroups.layout import CgroupMode
 from klet.host.cgroups.manager import CgroupManager, LateUnits, NoUnits, Units
 from klet.host.cgroups.names import CgroupDriver, parse_cgroupfs
 from klet.host.disk import FilesystemCapacity
-from klet.host.disk_usage import HostDiskMeter, NoQuotas
+from klet.host.disk_usage import HostDiskMeter
 from klet.host.errors import HostError
 from klet.host.http_client import HttpClient
 from klet.host.kmsg import KMSG, KernelLog, KernelLogRefused
@@ -37,6 +37,9 @@ from klet.host.listening import HostSockets
 from klet.host.machine.cache import MachineCache
 from klet.host.machine.filesystems import FilesystemReader
 from klet.host.oom_counts import CgroupOomCounts, counter_place
+from klet.host.project_files import ProjectFilePaths
+from klet.host.project_quotas import HostProjectQuotas, NoQuotas
+from klet.host.quotactl import KernelProjects
 from klet.host.subordinate_ids import read_granted_ids
 from klet.host.usage_host import UsageHost
 from klet.images.node_logins import NodeLoginFiles
@@ -78,6 +81,7 @@ from klet.volumes.build import VolumePorts, build_plugins
 from klet.volumes.directories import PodDirectories
 from klet.volumes.host_mounter import HostMounter, find_noswap
 from klet.volumes.names import Layout
+from klet.volumes.quotas import ProjectQuotas
 
 logger = logging.getLogger(__name__)
 
@@ -205,6 +209,7 @@ async def open_ports(
     termination_threads = Threads(limit=DEAD_DISK_THREADS, name="klet-termination-files")
     volume_threads = Threads(limit=VOLUME_THREADS, name="klet-volumes")
     meter_threads = Threads(limit=METER_THREADS, name="klet-disk-usage")
+    quotas = open_quotas(settings, volume_threads, clock)
     rotated_logs = RotatedLogFiles(workers=settings.log_rotation.workers)
     machine = base.machine.info()
     kernel_log = open_kernel_log(
@@ -229,7 +234,7 @@ async def open_ports(
             logs=LogFiles(logs=logs, links=links, threads=threads),
             rotated_logs=rotated_logs,
             usage=open_usage(settings, threads, clock),
-            disk=HostDiskMeter(threads=meter_threads, clock=clock, quotas=NoQuotas()),
+            disk=HostDiskMeter(threads=meter_threads, clock=clock, quotas=quotas),
             kernel_log=kernel_log,
             oom_counts=CgroupOomCounts(root=counters, file=counter, threads=threads),
             http=HttpClient(),
@@ -256,6 +261,7 @@ async def open_ports(
                 objects,
                 node=containers.resources,
                 in_user_namespace=base.machine.info().in_user_namespace,
+                quotas=quotas,
                 recorder=base.recorder,
                 threads=volume_threads,
                 clock=clock,
@@ -293,6 +299,12 @@ def open_kernel_log(*, in_user_namespace: bool, is_optional: bool, path: Path = 
             raise KernelLogRefused(f"{error} (running in UserNS: enable the gate KubeletInUserNamespace)") from error
         logger.info("Failed to create an oomWatcher (running in UserNS, ignoring)", extra={"error": str(error)})
         return None
+
+
+def open_quotas(settings: AgentSettings, threads: Threads, clock: Clock) -> HostProjectQuotas | NoQuotas:
+    if not settings.has_project_quotas:
+        return NoQuotas()
+    return HostProjectQuotas(files=ProjectFilePaths(), kernel=KernelProjects(), threads=threads, clock=clock)
 
 
 def open_usage(settings: AgentSettings, threads: Threads, clock: Clock) -> UsageHost:
@@ -394,6 +406,7 @@ async def open_volumes(
     *,
     node: NodeResources,
     in_user_namespace: bool,
+    quotas: ProjectQuotas,
     recorder: CauseRecorder,
     threads: Threads,
     clock: Clock,
@@ -407,6 +420,7 @@ async def open_volumes(
         certificates=objects.certificates,
         node=node,
         mounter=HostMounter(),
+        quotas=quotas,
         recorder=recorder,
         threads=threads,
         clock=clock,

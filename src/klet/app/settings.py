@@ -101,6 +101,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     own_ports: tuple[ContainerPort, ...] = ()
     """Where the agent listens, as host ports: no pod may have them."""
     has_image_volumes: bool = True
+    has_project_quotas: bool = False
+    """Whether volumes are counted by project quotas where there are any."""
     has_pod_level_resources: bool = True
     tolerates_user_namespace: bool = False
     """Whether what a user namespace does not allow is left out (gate KubeletInUserNamespace)."""
@@ -191,6 +193,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         declared_features=cut_declared_features(given),
         own_ports=cut_own_ports(config),
         has_image_volumes=given.gates.enabled("ImageVolume"),
+        has_project_quotas=given.gates.enabled("LocalStorageCapacityIsolationFSQuotaMonitoring"),
         has_pod_level_resources=given.gates.enabled("PodLevelResources"),
         tolerates_user_namespace=given.gates.enabled("KubeletInUserNamespace"),
         gates=given.gates,

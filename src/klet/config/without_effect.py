@@ -141,7 +141,7 @@ GATES: Final = _CLIENT_GATES | _names(
     InPlacePodVerticalScalingExclusiveMemory KubeletPodResourcesDynamicResources
     KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
     KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
-    LocalStorageCapacityIsolationFSQuotaMonitoring MutableCSINodeAllocatableCount
+    MutableCSINodeAllocatableCount
     PodAndContainerStatsFromCRI PodReadyToStartContainersCondition ProcMountType
     ReloadKubeletServerCertificateFile ResourceHealthStatus
     SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod

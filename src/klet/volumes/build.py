@@ -28,6 +28,7 @@ from klet.volumes.plugins.local import LocalPlugin
 from klet.volumes.plugins.projected import CertificateReader, ProjectedPlugin, TokenReader, TrustReader
 from klet.volumes.plugins.secret import SecretPlugin
 from klet.volumes.pod_claims import ClaimReader, PodClaims
+from klet.volumes.quotas import ProjectQuotas
 from klet.volumes.reconciler import MountReconciler
 from klet.volumes.scratch import Mounter, ScratchDirectories
 from klet.volumes.state import build_boards
@@ -47,6 +48,7 @@ class VolumePorts(Struct, frozen=True, kw_only=True):
     certificates: CertificateReader
     node: NodeResources
     mounter: VolumeMounter
+    quotas: ProjectQuotas
     recorder: CauseRecorder
     threads: Threads
     clock: Clock
@@ -62,9 +64,16 @@ def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
     layout = Layout(ports.root)
     scratches = ScratchDirectories(mounter=ports.mounter)
     rules = ScratchRules(node=ports.node, noswap=ports.noswap)
-    files = GeneratedFiles(layout=layout, scratches=scratches, rules=rules, threads=ports.threads, clock=ports.clock)
+    files = GeneratedFiles(
+        layout=layout,
+        scratches=scratches,
+        rules=rules,
+        quotas=ports.quotas,
+        threads=ports.threads,
+        clock=ports.clock,
+    )
     return (
-        EmptyDirPlugin(layout=layout, scratches=scratches, rules=rules, threads=ports.threads),
+        EmptyDirPlugin(layout=layout, scratches=scratches, rules=rules, quotas=ports.quotas, threads=ports.threads),
         HostPathPlugin(threads=ports.threads),
         ConfigMapPlugin(files=files, objects=ports.objects),
         SecretPlugin(files=files, objects=ports.objects),

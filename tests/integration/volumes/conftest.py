@@ -17,6 +17,7 @@ from klet.api.quantity import Quantity
 from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.host import mounts
 from klet.host.mounts import Propagation
+from klet.host.project_quotas import NoQuotas
 from klet.model.objects import IssuedToken
 from klet.objectcache.claims import StandaloneClaims
 from klet.objectcache.trust_bundles import NoTrustBundles
@@ -84,6 +85,7 @@ class MountingNode:
             certificates=NoPodCertificates(),
             node=Resources(),
             mounter=HostMounter(),
+            quotas=NoQuotas(),
             recorder=self.journal,
             threads=threads,
             clock=clock,

@@ -9,11 +9,14 @@ from klet.api.config import ConfigMap, Secret
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.certs.pod_certificates.board import NoPodCertificates
+from klet.host.project_files import ProjectFilePaths
+from klet.host.project_quotas import HostProjectQuotas
 from klet.model.objects import IssuedToken, ObjectMissing
 from klet.objectcache.errors import TokenFailed
 from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.testing.clock import START, SteppingClock
 from klet.testing.mounts import NotedMounts
+from klet.testing.project_quotas import FakeProjectKernel
 from klet.volumes.build import VolumePorts, build_plugins
 
 
@@ -96,6 +99,11 @@ class Machine:
         self.trust = NoTrustBundles()
         self.clock = SteppingClock()
         self.threads = InlineThreads()
+        self.project_files = ProjectFilePaths(root / "etc" / "projects", root / "etc" / "projid")
+        self.kernel = FakeProjectKernel()
+        self.quotas = HostProjectQuotas(
+            files=self.project_files, kernel=self.kernel, threads=self.threads, clock=self.clock
+        )
         self.plugins = self.build(has_api=True)
 
     def build(self, *, has_api, noswap=False):
@@ -107,6 +115,7 @@ class Machine:
             certificates=NoPodCertificates(),
             node=Node(),
             mounter=self.mounter,
+            quotas=self.quotas,
             recorder=self.notes,
             threads=self.threads,
             clock=self.clock,
@@ -133,6 +142,7 @@ def make_pod(*volumes, uid="u", mounts=None, labels=None, **spec):
 
 @pytest.fixture
 def machine(tmp_path):
+    (tmp_path / "etc").mkdir()
     return Machine(tmp_path)
 
 
