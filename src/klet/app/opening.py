@@ -39,7 +39,7 @@ from klet.host.machine.filesystems import FilesystemReader
 from klet.host.oom_counts import CgroupOomCounts, counter_place
 from klet.host.project_files import ProjectFilePaths
 from klet.host.project_quotas import HostProjectQuotas, NoQuotas
-from klet.host.quotactl import KernelProjects
+from klet.host.quotactl import KernelProjects, has_quotactl_fd
 from klet.host.subordinate_ids import read_granted_ids
 from klet.host.usage_host import UsageHost
 from klet.images.node_logins import NodeLoginFiles
@@ -304,7 +304,8 @@ def open_kernel_log(*, in_user_namespace: bool, is_optional: bool, path: Path = 
 def open_quotas(settings: AgentSettings, threads: Threads, clock: Clock) -> HostProjectQuotas | NoQuotas:
     if not settings.has_project_quotas:
         return NoQuotas()
-    return HostProjectQuotas(files=ProjectFilePaths(), kernel=KernelProjects(), threads=threads, clock=clock)
+    kernel = KernelProjects(has_quotactl_fd=has_quotactl_fd())
+    return HostProjectQuotas(files=ProjectFilePaths(), kernel=kernel, threads=threads, clock=clock)
 
 
 def open_usage(settings: AgentSettings, threads: Threads, clock: Clock) -> UsageHost:

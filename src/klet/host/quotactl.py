@@ -65,11 +65,14 @@ class ProjectUsage(Struct, frozen=True, kw_only=True):
 class KernelProjects:
     """The calls, on open descriptors: of a directory, or of a regular file. All of them raise OSError."""
 
+    def __init__(self, *, has_quotactl_fd: bool) -> None:
+        self._has_quotactl_fd = has_quotactl_fd
+
     def counts_projects(self, directory: int) -> bool:
         """Return whether the filesystem of a directory counts what each project takes (it has project quotas)."""
         buffer = ctypes.create_string_buffer(_STATE_SIZE)
         try:
-            _quotactl(directory, _GET_STATE, 0, buffer)
+            self._quotactl(directory, _GET_STATE, 0, buffer)
         except OSError:
             # A filesystem without any, one whose quotas are off, or one without a device: each has its own answer.
             return False
@@ -88,7 +91,7 @@ class KernelProjects:
     def usage(self, directory: int, project: int) -> ProjectUsage:
         buffer = ctypes.create_string_buffer(_QUOTA.size)
         try:
-            _quotactl(directory, _GET_QUOTA, project, buffer)
+            self._quotactl(directory, _GET_QUOTA, project, buffer)
         except OSError as error:
             if error.errno in _NO_PROJECT:
                 return ProjectUsage()
@@ -100,21 +103,27 @@ class KernelProjects:
         """Set how many bytes the project may take on the filesystem of a directory; 0 stands for no limit."""
         blocks = size // _UNIT
         packed = _QUOTA.pack(blocks, blocks, 0, 0, 0, 0, 0, 0, _SPACE_LIMITS_VALID)
-        _quotactl(directory, _SET_QUOTA, project, ctypes.create_string_buffer(packed, _QUOTA.size))
+        self._quotactl(directory, _SET_QUOTA, project, ctypes.create_string_buffer(packed, _QUOTA.size))
+
+    def _quotactl(self, directory: int, command: int, project: int, buffer: "ctypes.Array[ctypes.c_char]") -> None:
+        command = command << 8 | _PROJECT_QUOTA
+        if self._has_quotactl_fd:
+            done = _libc().syscall(_QUOTACTL_FD, directory, ctypes.c_uint(command), ctypes.c_uint(project), buffer)
+        else:
+            device = os.fsencode(_find_device(directory))
+            done = _libc().quotactl(ctypes.c_int(command), device, ctypes.c_uint(project), buffer)
+        if done != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
 
 
-def _quotactl(directory: int, command: int, project: int, buffer: "ctypes.Array[ctypes.c_char]") -> None:
-    command = command << 8 | _PROJECT_QUOTA
-    if _has_quotactl_fd():
-        done = _libc().syscall(_QUOTACTL_FD, directory, ctypes.c_uint(command), ctypes.c_uint(project), buffer)
-    else:
-        done = _libc().quotactl(ctypes.c_int(command), os.fsencode(find_device(directory)), project, buffer)
-    if done != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+def has_quotactl_fd() -> bool:
+    """Return whether the kernel takes an open directory; before Linux 5.14 it wants the name of the device."""
+    _libc().syscall(_QUOTACTL_FD, -1, 0, 0, None)
+    return ctypes.get_errno() != errno.ENOSYS
 
 
-def find_device(directory: int) -> Path:
+def _find_device(directory: int) -> Path:
     """Return the block device of a directory's filesystem, for kernels that want its name; raises OSError."""
     number = os.fstat(directory).st_dev
     shown = f"{os.major(number)}:{os.minor(number)}"
@@ -125,12 +134,6 @@ def find_device(directory: int) -> Path:
             if device.is_block_device() and device.stat().st_rdev == number:
                 return device
     raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
-
-
-@cache
-def _has_quotactl_fd() -> bool:
-    _libc().syscall(_QUOTACTL_FD, -1, 0, 0, None)
-    return ctypes.get_errno() != errno.ENOSYS
 
 
 @cache
