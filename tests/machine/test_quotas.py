@@ -31,7 +31,7 @@ def newer_runtime(installed):
     try:
         programs = find_newer_containerd()
     except PackagesMissing as error:
-        pytest.skip(str(error))
+        pytest.skip(f"no newer containerd: run scripts/newer-containerd; {error}")
     machine = installed.machine
     # To the same place: some of them name their loader by its path.
     machine.copy_in(programs.parent, str(programs.parents[1]))
