@@ -79,13 +79,17 @@ class ChooseNew(Struct, frozen=True):
 ProjectChoice: TypeAlias = UseListed | ListMarked | ChooseNew
 
 
-def choose_project(mark: ProjectMark, listed: int | None, taken: frozenset[int]) -> ProjectChoice | None:
-    """Say which project a directory gets; None if what the files say of it cannot be used."""
+def choose_project(
+    mark: ProjectMark, listed: int | None, taken: frozenset[int], *, above: ProjectMark
+) -> ProjectChoice | None:
+    """Say which project a directory gets; None if what the files say of it cannot be used.
+
+    `above` is the mark of the directory that it lies in: what both have is somebody's project for all of the node.
+    """
     if listed is not None:
         return UseListed(listed) if listed >= FIRST_PROJECT else None
-    if mark.inherits and mark.project >= FIRST_PROJECT and mark.project not in taken:
-        return ListMarked(mark.project)
-    return ChooseNew()
+    is_own = mark.inherits and mark.project >= FIRST_PROJECT and mark.project != above.project
+    return ListMarked(mark.project) if is_own and mark.project not in taken else ChooseNew()
 
 
 class HostProjectQuotas:
@@ -185,8 +189,8 @@ class HostProjectQuotas:
         """Return the project that a directory is to have, which the files know from here on."""
         table = files.table
         with place.opened(_ASSIGN) as directory:
-            mark = self._kernel.read_mark(directory)
-            match choose_project(mark, table.project_of(place.path), table.taken):
+            mark, above = self._kernel.read_mark(directory), self._read_mark_above(directory)
+            match choose_project(mark, table.project_of(place.path), table.taken, above=above):
                 case UseListed(project):
                     return project
                 case ListMarked(project):
@@ -201,6 +205,13 @@ class HostProjectQuotas:
                     )
         files.write(add_directory(table, place.path, chosen))
         return chosen
+
+    def _read_mark_above(self, directory: int) -> ProjectMark:
+        above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+        try:
+            return self._kernel.read_mark(above)
+        finally:
+            os.close(above)
 
     def _find_free(self, directory: int, table: ProjectTable, path: Path) -> int:
         taken, tried = table.taken, 0

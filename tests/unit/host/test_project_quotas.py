@@ -27,23 +27,36 @@ FIRST, SECOND = FIRST_PROJECT, FIRST_PROJECT + 1
 OURS, NOT_OURS = ProjectMark(FIRST, inherits=True), ProjectMark(7, inherits=True)
 
 
+NONE = ProjectMark()
+
+
 @pytest.mark.parametrize(
-    ("mark", "listed", "taken", "expected"),
+    ("mark", "listed", "taken", "above", "expected"),
     [
-        pytest.param(ProjectMark(), None, set(), ChooseNew(), id="a new directory gets a new one"),
-        pytest.param(OURS, FIRST, {FIRST}, UseListed(FIRST), id="after a restart it keeps what it has"),
-        pytest.param(ProjectMark(), SECOND, {SECOND}, UseListed(SECOND), id="what is listed for it was meant for it"),
-        pytest.param(OURS, SECOND, {FIRST, SECOND}, UseListed(SECOND), id="what is listed counts more than its mark"),
-        pytest.param(OURS, None, set(), ListMarked(FIRST), id="files that were lost are written again from the mark"),
-        pytest.param(OURS, None, {FIRST}, ChooseNew(), id="unless another directory has that project by now"),
-        pytest.param(ProjectMark(FIRST), None, set(), ChooseNew(), id="a mark that is not passed on counts nothing"),
-        pytest.param(NOT_OURS, None, set(), ChooseNew(), id="a project of the administrator is not taken over"),
-        pytest.param(ProjectMark(), 7, {7}, None, id="a number of the administrator is listed for it"),
-        pytest.param(ProjectMark(), 0, {0}, None, id="no project at all is listed for it"),
+        pytest.param(ProjectMark(), None, set(), NONE, ChooseNew(), id="a new directory gets a new one"),
+        pytest.param(OURS, FIRST, {FIRST}, NONE, UseListed(FIRST), id="after a restart it keeps what it has"),
+        pytest.param(
+            ProjectMark(), SECOND, {SECOND}, NONE, UseListed(SECOND), id="what is listed for it was meant for it"
+        ),
+        pytest.param(
+            OURS, SECOND, {FIRST, SECOND}, NONE, UseListed(SECOND), id="what is listed counts more than its mark"
+        ),
+        pytest.param(
+            OURS, None, set(), NONE, ListMarked(FIRST), id="files that were lost are written again from the mark"
+        ),
+        pytest.param(OURS, None, {FIRST}, NONE, ChooseNew(), id="unless another directory has that project by now"),
+        pytest.param(
+            ProjectMark(FIRST), None, set(), NONE, ChooseNew(), id="a mark that is not passed on counts nothing"
+        ),
+        pytest.param(NOT_OURS, None, set(), NONE, ChooseNew(), id="a project of the administrator is not taken over"),
+        pytest.param(ProjectMark(), 7, {7}, NONE, None, id="a number of the administrator is listed for it"),
+        pytest.param(ProjectMark(), 0, {0}, NONE, None, id="no project at all is listed for it"),
+        pytest.param(OURS, None, set(), OURS, ChooseNew(), id="a project that all of the node has is not its own"),
+        pytest.param(OURS, FIRST, {FIRST}, OURS, UseListed(FIRST), id="unless it is listed for it"),
     ],
 )
-def test_choose_project(mark, listed, taken, expected):
-    assert choose_project(mark, listed, frozenset(taken)) == expected
+def test_choose_project(mark, listed, taken, above, expected):
+    assert choose_project(mark, listed, frozenset(taken), above=above) == expected
 
 
 class InlineThreads:
@@ -195,6 +208,19 @@ async def test_the_next_agent_lists_a_marked_directory_again(node):
     node.quotas = node.start()
     await node.assign(volume)
     assert node.listed() == before
+
+
+async def test_a_project_of_the_whole_node_stays_the_administrators(node):
+    volume = node.volume()
+    everything = ProjectMark(FIRST + 7, inherits=True)
+    for path in (volume.parent, volume):
+        with opened(path) as directory:
+            node.kernel.write_mark(directory, everything)
+    node.kernel.limits[FIRST + 7] = 1 << 40
+    await node.assign(volume)
+    assert node.mark(volume) == OURS
+    await node.release(volume)
+    assert node.kernel.limits == {FIRST: 0, FIRST + 7: 1 << 40}
 
 
 async def test_what_was_in_the_directory_before_is_counted(node):
