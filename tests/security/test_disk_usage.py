@@ -8,7 +8,8 @@ import pytest
 
 from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
-from klet.host.disk_usage import DiskTarget, DiskTargetKind, HostDiskMeter, NoQuotas
+from klet.host.disk_usage import DiskTarget, DiskTargetKind, HostDiskMeter
+from klet.host.project_quotas import NoQuotas
 from klet.host.tree_usage import TreeWalk
 
 

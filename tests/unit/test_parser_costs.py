@@ -34,6 +34,7 @@ from klet.host.http_response import ResponseReader
 from klet.host.kmsg import KernelMessage, OomParser
 from klet.host.mountinfo import parse_mountinfo
 from klet.host.procfs import parse_colons, parse_process_stat
+from klet.host.project_files import drop_directory, parse_table
 from klet.images.docker_config import BadDockerConfig, parse_docker_config_json, parse_dockercfg
 from klet.images.keyring import Keyring
 from klet.images.names import with_default_tag
@@ -177,6 +178,8 @@ PARSERS = [
     ("a list of processors", parse_cpu_list, 2_000, lambda n: "0-1023," * n + "0"),
     ("mounts", parse_mountinfo, 500, lambda n: "1 2 0:1 / /a\\040b rw shared:1 - t s rw,a\n" * n),
     ("a mount of many fields", parse_mountinfo, 20_000, lambda n: "1 2 0:1 / /a rw " + "x " * n + "- t s rw"),
+    ("projects", lambda data: drop_directory(parse_table(data, data), Path("/a")), 2_000, lambda n: b"1:/a\nb:2\n" * n),
+    ("the number of a project", lambda data: parse_table(data, data), 200_000, lambda n: b"1" * n),
     ("fields of proc", parse_colons, 5_000, lambda n: "a: b\n" * n),
     ("a process of a strange name", parse_process_stat, 20_000, lambda n: "1 (" + ")" * n),
     (

@@ -31,7 +31,7 @@ from klet.host.cgroups.layout import CgroupMode
 from klet.host.cgroups.manager import CgroupManager, LateUnits, NoUnits, Units
 from klet.host.cgroups.names import CgroupDriver, parse_cgroupfs
 from klet.host.disk import FilesystemCapacity
-from klet.host.disk_usage import HostDiskMeter, NoQuotas
+from klet.host.disk_usage import HostDiskMeter, QuotaReader
 from klet.host.errors import HostError
 from klet.host.http_client import HttpClient
 from klet.host.kmsg import KMSG, KernelLog, KernelLogRefused
@@ -41,6 +41,9 @@ from klet.host.machine.cache import MachineCache
 from klet.host.machine.filesystems import FilesystemReader
 from klet.host.oom_counts import CgroupOomCounts, counter_place
 from klet.host.plugin_sockets import RegistrationSockets
+from klet.host.project_files import ProjectFilePaths
+from klet.host.project_quotas import HostProjectQuotas, NoQuotas
+from klet.host.quotactl import KernelProjects, has_quotactl_fd
 from klet.host.root_directory import PLUGIN_REGISTRY
 from klet.host.socket_watch import watch_sockets
 from klet.host.storage.iscsi_sessions import IscsiSessions
@@ -93,6 +96,7 @@ from klet.volumes.host_mounter import HostMounter, find_noswap
 from klet.volumes.names import Layout
 from klet.volumes.plugin_board import PluginBoard
 from klet.volumes.plugins.base import VolumePlugin
+from klet.volumes.quotas import ProjectQuotas
 from klet.volumes.storage_plugins import StoragePorts
 
 logger = logging.getLogger(__name__)
@@ -222,6 +226,7 @@ async def open_ports(
     termination_threads = Threads(limit=DEAD_DISK_THREADS, name="klet-termination-files")
     volume_threads = Threads(limit=VOLUME_THREADS, name="klet-volumes")
     meter_threads = Threads(limit=METER_THREADS, name="klet-disk-usage")
+    quotas = open_quotas(settings, volume_threads, clock)
     rotated_logs = RotatedLogFiles(workers=settings.log_rotation.workers)
     machine = base.machine.info()
     kernel_log = open_kernel_log(
@@ -246,7 +251,7 @@ async def open_ports(
             logs=LogFiles(logs=logs, links=links, threads=threads),
             rotated_logs=rotated_logs,
             usage=open_usage(settings, threads, clock),
-            disk=open_meter(settings.root, objects.csi, threads=meter_threads, clock=clock),
+            disk=open_meter(settings.root, objects.csi, quotas, threads=meter_threads, clock=clock),
             kernel_log=kernel_log,
             oom_counts=CgroupOomCounts(root=counters, file=counter, threads=threads),
             http=HttpClient(),
@@ -273,6 +278,7 @@ async def open_ports(
                 objects,
                 node=containers.resources,
                 in_user_namespace=base.machine.info().in_user_namespace,
+                quotas=quotas,
                 recorder=base.recorder,
                 threads=volume_threads,
                 clock=clock,
@@ -297,9 +303,11 @@ async def open_ports(
         termination_threads.close()
 
 
-def open_meter(root: Path, csi: CsiPorts | None, *, threads: Threads, clock: Clock) -> FilesystemMeter:
+def open_meter(
+    root: Path, csi: CsiPorts | None, quotas: QuotaReader, *, threads: Threads, clock: Clock
+) -> FilesystemMeter:
     """Return what measures disks; volumes of CSI drivers, too, if there can be some."""
-    meter = HostDiskMeter(threads=threads, clock=clock, quotas=NoQuotas())
+    meter = HostDiskMeter(threads=threads, clock=clock, quotas=quotas)
     return meter if csi is None else build_meter(meter, csi, root=root, threads=threads, clock=clock)
 
 
@@ -326,6 +334,13 @@ def open_kernel_log(*, in_user_namespace: bool, is_optional: bool, path: Path = 
             raise KernelLogRefused(f"{error} (running in UserNS: enable the gate KubeletInUserNamespace)") from error
         logger.info("Failed to create an oomWatcher (running in UserNS, ignoring)", extra={"error": str(error)})
         return None
+
+
+def open_quotas(settings: AgentSettings, threads: Threads, clock: Clock) -> HostProjectQuotas | NoQuotas:
+    if not settings.has_project_quotas:
+        return NoQuotas()
+    kernel = KernelProjects(has_quotactl_fd=has_quotactl_fd())
+    return HostProjectQuotas(files=ProjectFilePaths(), kernel=kernel, threads=threads, clock=clock)
 
 
 def open_usage(settings: AgentSettings, threads: Threads, clock: Clock) -> UsageHost:
@@ -427,6 +442,7 @@ async def open_volumes(
     *,
     node: NodeResources,
     in_user_namespace: bool,
+    quotas: ProjectQuotas,
     recorder: CauseRecorder,
     threads: Threads,
     clock: Clock,
@@ -444,6 +460,7 @@ async def open_volumes(
             tools=HostTools(search=search_path(os.environ)), disks=DiskTree(), sessions=IscsiSessions()
         ),
         devices=HostDevices(root=settings.root, loops=LoopDevices(), threads=threads),
+        quotas=quotas,
         recorder=recorder,
         threads=threads,
         clock=clock,

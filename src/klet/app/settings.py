@@ -105,6 +105,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     volume_labels: LabelRules = LabelRules()
     flex_drivers: Path = Path("/nonexistent")
     """Where drivers of flexVolume are installed."""
+    has_project_quotas: bool = False
+    """Whether volumes are counted by project quotas where there are any."""
     has_pod_level_resources: bool = True
     tolerates_user_namespace: bool = False
     """Whether what a user namespace does not allow is left out (gate KubeletInUserNamespace)."""
@@ -201,6 +203,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
             has_policy=given.gates.enabled("SELinuxChangePolicy"),
         ),
         flex_drivers=Path(config.volume_plugin_dir),
+        has_project_quotas=given.gates.enabled("LocalStorageCapacityIsolationFSQuotaMonitoring"),
         has_pod_level_resources=given.gates.enabled("PodLevelResources"),
         tolerates_user_namespace=given.gates.enabled("KubeletInUserNamespace"),
         gates=given.gates,

@@ -140,7 +140,6 @@ GATES: Final = _CLIENT_GATES | _names(
     InPlacePodVerticalScalingExclusiveMemory KubeletPodResourcesDynamicResources
     KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
     KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
-    LocalStorageCapacityIsolationFSQuotaMonitoring
     PodAndContainerStatsFromCRI PodReadyToStartContainersCondition ProcMountType
     ReloadKubeletServerCertificateFile ResourceHealthStatus
     TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions VolumeLimitScaling

@@ -97,13 +97,6 @@ class QuotaReader(Protocol):
         ...
 
 
-class NoQuotas:
-    """Nothing is counted by the kernel."""
-
-    def usage_of(self, directory: int) -> TreeUsage | None:  # noqa: ARG002 - the same for all of them
-        return None
-
-
 class HostDiskMeter:
     """Measures what is on this machine's disks."""
 

@@ -120,7 +120,7 @@ class TreeWalk:
 
     def _enter(self, name: str, frame: "_Frame") -> None:
         # Opened before anything else is asked about it: a mount there is never touched, its server may be dead.
-        opened = _open_same_mount(name, frame.descriptor)
+        opened = open_same_mount(name, frame.descriptor)
         if opened is None:
             return
         try:
@@ -228,7 +228,7 @@ class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
-def _open_same_mount(name: str, directory: int) -> int | None:
+def open_same_mount(name: str, directory: int) -> int | None:
     """Return a descriptor of a directory in another one; None if it is gone, a link, or where something is mounted."""
     how = _OpenHow(_STEP, 0, _RESOLVE_NO_XDEV | _RESOLVE_NO_SYMLINKS)
     opened = _libc().syscall(_OPENAT2, directory, os.fsencode(name), ctypes.byref(how), ctypes.sizeof(how))

@@ -31,6 +31,7 @@ from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
 from klet.cri.metrics import register_runtime_calls
 from klet.host.http_client import HttpClient
+from klet.host.project_quotas import NoQuotas
 from klet.images.node_logins import NoNodeLogins
 from klet.journal.memory import MemoryJournal
 from klet.logs.rotation import LogRotationSettings
@@ -343,6 +344,7 @@ class SimulatedNode:
             mounter=self.directories.mounts,
             storage=no_storage(self.directories.root),
             devices=MemoryDevices(),
+            quotas=NoQuotas(),
             recorder=recorder,
             threads=self.directories.threads,
             clock=self.clock,

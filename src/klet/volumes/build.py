@@ -44,6 +44,7 @@ from klet.volumes.plugins.projected import CertificateReader, ProjectedPlugin, T
 from klet.volumes.plugins.secret import SecretPlugin
 from klet.volumes.pod_claims import ClaimReader, PodClaims
 from klet.volumes.pod_stage import PodStage
+from klet.volumes.quotas import ProjectQuotas
 from klet.volumes.reconciler import MountReconciler, Stages
 from klet.volumes.reconstruction import Reconstruction
 from klet.volumes.scratch import Mounter, ScratchDirectories
@@ -70,6 +71,7 @@ class VolumePorts(Struct, frozen=True, kw_only=True):
     mounter: VolumeMounter
     storage: StoragePorts
     devices: DeviceHost
+    quotas: ProjectQuotas
     recorder: CauseRecorder
     threads: Threads
     clock: Clock
@@ -90,9 +92,16 @@ def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
     directories = LocalDirectories(layout=layout, binder=ports.mounter)
     storage = _storage_parts(ports, directories)
     device_mounts = build_device_mounts(storage)
-    files = GeneratedFiles(layout=layout, scratches=scratches, rules=rules, threads=ports.threads, clock=ports.clock)
+    files = GeneratedFiles(
+        layout=layout,
+        scratches=scratches,
+        rules=rules,
+        quotas=ports.quotas,
+        threads=ports.threads,
+        clock=ports.clock,
+    )
     return (
-        EmptyDirPlugin(layout=layout, scratches=scratches, rules=rules, threads=ports.threads),
+        EmptyDirPlugin(layout=layout, scratches=scratches, rules=rules, quotas=ports.quotas, threads=ports.threads),
         HostPathPlugin(threads=ports.threads),
         ConfigMapPlugin(files=files, objects=ports.objects),
         SecretPlugin(files=files, objects=ports.objects),

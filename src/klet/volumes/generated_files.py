@@ -16,6 +16,7 @@ from klet.volumes.media import DISK, ScratchRules
 from klet.volumes.names import Layout
 from klet.volumes.ownership import Ownership, change_ownership
 from klet.volumes.plugins.base import MountRequest
+from klet.volumes.quotas import ProjectQuotas, assign_quota, release_quota, wants_quota
 from klet.volumes.scratch import Scratch, ScratchDirectories
 from klet.volumes.usage import fs_group, nested_mount_points
 from klet.volumes.volume_directories import open_volume
@@ -25,11 +26,19 @@ class GeneratedFiles:
     """Writes payloads to volumes."""
 
     def __init__(
-        self, *, layout: Layout, scratches: ScratchDirectories, rules: ScratchRules, threads: Threads, clock: Clock
+        self,
+        *,
+        layout: Layout,
+        scratches: ScratchDirectories,
+        rules: ScratchRules,
+        quotas: ProjectQuotas,
+        threads: Threads,
+        clock: Clock,
     ) -> None:
         self._layout = layout
         self._scratches = scratches
         self._rules = rules
+        self._quotas = quotas
         self._threads = threads
         self._clock = clock
 
@@ -48,10 +57,16 @@ class GeneratedFiles:
             group=group,
             pod_uid=request.uid,
         )
+        if wants_quota(request.pod, medium):
+            # Before there are files in it: they have its project from the beginning.
+            await self._threads.run(self._scratches.set_up, scratch)
+            await assign_quota(self._quotas, scratch.path, pod=request.pod, medium=medium)
         return await self._threads.run(self._write, request, scratch, payload)
 
     async def remove(self, uid: PodUID, plugin: str, name: str) -> None:
-        await self._threads.run(self._scratches.tear_down, self.path(uid, plugin, name), self._marker(uid, name))
+        path = self.path(uid, plugin, name)
+        await release_quota(self._quotas, path)
+        await self._threads.run(self._scratches.tear_down, path, self._marker(uid, name))
 
     def _marker(self, uid: PodUID, name: str) -> Path:
         return self._layout.marker(uid, f"wrapped_{name}")

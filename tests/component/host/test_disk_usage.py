@@ -9,7 +9,8 @@ import pytest
 
 from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
-from klet.host.disk_usage import DiskTarget, DiskTargetKind, DiskUsage, HostDiskMeter, NoQuotas, NotMeasured
+from klet.host.disk_usage import DiskTarget, DiskTargetKind, DiskUsage, HostDiskMeter, NotMeasured
+from klet.host.project_quotas import NoQuotas
 from klet.host.tree_usage import TreeUsage
 from klet.model.volumes import UsageSource
 

@@ -18,6 +18,7 @@ from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.host.inotify import watch_directory
+from klet.host.project_quotas import NoQuotas
 from klet.kube.informer import InformerSettings
 from klet.model.causes import CauseId, Finding
 from klet.model.objects import ObjectMissing
@@ -101,6 +102,7 @@ class VolumeNode:
             mounter=self.mounter,
             storage=no_storage(root),
             devices=MemoryDevices(),
+            quotas=NoQuotas(),
             recorder=self.journal,
             threads=threads,
             clock=self.clock,

@@ -18,6 +18,7 @@ from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.host import mounts
 from klet.host.loop_devices import LoopDevices
 from klet.host.mounts import Propagation
+from klet.host.project_quotas import NoQuotas
 from klet.model.objects import IssuedToken
 from klet.objectcache.claims import StandaloneClaims
 from klet.objectcache.trust_bundles import NoTrustBundles
@@ -89,6 +90,7 @@ class MountingNode:
             mounter=HostMounter(),
             storage=no_storage(root),
             devices=HostDevices(root=root, loops=LoopDevices(), threads=threads),
+            quotas=NoQuotas(),
             recorder=self.journal,
             threads=threads,
             clock=clock,

@@ -9,6 +9,8 @@ from klet.api.config import ConfigMap, Secret
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.certs.pod_certificates.board import NoPodCertificates
+from klet.host.project_files import ProjectFilePaths
+from klet.host.project_quotas import HostProjectQuotas
 from klet.model.objects import IssuedToken, ObjectMissing
 from klet.objectcache.errors import TokenFailed
 from klet.objectcache.trust_bundles import NoTrustBundles
@@ -16,6 +18,7 @@ from klet.testing.clock import START, SteppingClock
 from klet.testing.devices import MemoryDevices
 from klet.testing.mounts import NotedMounts
 from klet.testing.no_storage import no_storage
+from klet.testing.project_quotas import FakeProjectKernel
 from klet.volumes.build import VolumePorts, build_plugins
 
 
@@ -98,6 +101,11 @@ class Machine:
         self.trust = NoTrustBundles()
         self.clock = SteppingClock()
         self.threads = InlineThreads()
+        self.project_files = ProjectFilePaths(root / "etc" / "projects", root / "etc" / "projid")
+        self.kernel = FakeProjectKernel()
+        self.quotas = HostProjectQuotas(
+            files=self.project_files, kernel=self.kernel, threads=self.threads, clock=self.clock
+        )
         self.plugins = self.build(has_api=True)
 
     def build(self, *, has_api, noswap=False):
@@ -111,6 +119,7 @@ class Machine:
             mounter=self.mounter,
             storage=no_storage(self.root),
             devices=MemoryDevices(),
+            quotas=self.quotas,
             recorder=self.notes,
             threads=self.threads,
             clock=self.clock,
@@ -137,6 +146,7 @@ def make_pod(*volumes, uid="u", mounts=None, labels=None, **spec):
 
 @pytest.fixture
 def machine(tmp_path):
+    (tmp_path / "etc").mkdir()
     return Machine(tmp_path)
 
 

@@ -8,6 +8,7 @@ from klet.model.volumes import UsageSource
 from klet.volumes.media import ScratchRules
 from klet.volumes.names import EMPTY_DIR, Layout
 from klet.volumes.plugins.base import MountRequest, VolumeAttributes, VolumePlugin
+from klet.volumes.quotas import ProjectQuotas, assign_quota, release_quota
 from klet.volumes.scratch import Scratch, ScratchDirectories
 from klet.volumes.spec import VolumeSpec
 from klet.volumes.usage import fs_group
@@ -25,11 +26,13 @@ class EmptyDirPlugin(VolumePlugin):
         layout: Layout,
         scratches: ScratchDirectories,
         rules: ScratchRules,
+        quotas: ProjectQuotas,
         threads: Threads,
     ) -> None:
         self._layout = layout
         self._scratches = scratches
         self._rules = rules
+        self._quotas = quotas
         self._threads = threads
 
     def supports(self, spec: VolumeSpec) -> bool:
@@ -53,8 +56,10 @@ class EmptyDirPlugin(VolumePlugin):
             pod_uid=request.uid,
         )
         await self._threads.run(self._scratches.set_up, scratch)
+        await assign_quota(self._quotas, scratch.path, pod=request.pod, medium=source.medium)
         return None
 
     async def tear_down(self, uid: PodUID, name: str) -> None:
         path, marker = self._layout.volume(uid, self.name, name), self._layout.marker(uid, name)
+        await release_quota(self._quotas, path)
         await self._threads.run(self._scratches.tear_down, path, marker)
