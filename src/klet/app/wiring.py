@@ -39,6 +39,7 @@ from klet.stats.disk import DiskSettings, NodeDisk
 from klet.stats.disk_metrics import register_volume_durations
 from klet.stats.disk_walker import DiskWalker
 from klet.stats.provider import SummaryProvider, SummarySettings
+from klet.stats.sandbox_images import SandboxImages
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import SavedStateKeeper
 from klet.sync.admission import PodAdmission
@@ -242,6 +243,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     stats = StatsCollector(
         host=ports.usage,
         seen=boards.cache,
+        images=SandboxImages(runtime=ports.runtime),
         settings=settings.stats,
         pods_root=partial(_pods_cgroup, ports, settings),
         clock=ports.clock,

@@ -78,11 +78,14 @@ class ComparedNode(Struct, frozen=True):
             self.report(f"{agent}: waiting for the pods")
             await self._until_running(daemon)
             self.report(f"{agent}: letting it measure for {settle.total_seconds():g} s")
+            interfaces = [_list_interfaces()]
             await self.clock.sleep(settle)
+            interfaces.append(_list_interfaces())
             first = await self._scrape()
             self.report(f"{agent}: scraped once; again in {between.total_seconds():g} s")
             await self.clock.sleep(between)
-            return Recording(first, await self._scrape())
+            second = await self._scrape()
+            return Recording(first, second, (*interfaces, _list_interfaces()))
 
     async def _until_running(self, daemon: Daemon) -> None:
         give_up = self.clock.now() + READY_LIMIT
@@ -146,6 +149,10 @@ def mount_place(place: Path) -> None:
     """Put an empty directory in place of the machine's, in this namespace alone."""
     place.mkdir(mode=0o711, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0711", "tmpfs", str(place)], check=True)
+
+
+def _list_interfaces() -> frozenset[str]:
+    return frozenset(each.name for each in Path("/sys/class/net").iterdir())
 
 
 async def _is_running(client: KubeClient, name: str) -> bool:

@@ -75,5 +75,10 @@ def make_workload() -> list[dict[str, Any]]:
 
 
 def make_static_pod() -> dict[str, Any]:
-    """Return the one that comes from a file of the node."""
-    return pod("static", container("main", _REST), restartPolicy="Always")
+    """Return the one that comes from a file of the node.
+
+    It has a UID: the one that upstream would make of the file's content is a hash that only Go can compute, and with
+    two UIDs it would be two pods.
+    """
+    made = pod("static", container("main", _REST), restartPolicy="Always")
+    return {**made, "metadata": {**made["metadata"], "uid": "f2b8a1d05c6e4f3799a04d1c2e7b8f60"}}
