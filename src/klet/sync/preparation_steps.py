@@ -25,6 +25,8 @@ AT_ONCE = datetime.min.replace(tzinfo=UTC)
 class NetworkStep(PreparationStep):
     """Holds pods back while the network of the runtime is not ready."""
 
+    name = "network"
+
     def __init__(self, *, network: RuntimeState, recorder: CauseRecorder) -> None:
         self._network = network
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
@@ -42,6 +44,8 @@ class NetworkStep(PreparationStep):
 
 class DirectoryStep(PreparationStep):
     """Makes a pod's directories. They stay until no source has the pod; its user namespace is released before."""
+
+    name = "directories"
 
     def __init__(self, *, directories: PodHostResources, recorder: CauseRecorder) -> None:
         self._directories = directories
@@ -63,6 +67,8 @@ class DirectoryStep(PreparationStep):
 class ObjectStep(PreparationStep):
     """Registers the objects that a pod refers to; an early step, so that they arrive while later steps run."""
 
+    name = "objects"
+
     def __init__(self, volumes: PodVolumes) -> None:
         self._volumes = volumes
 
@@ -73,6 +79,8 @@ class ObjectStep(PreparationStep):
 
 class VolumeStep(PreparationStep):
     """Waits until a pod has its volumes."""
+
+    name = "volumes"
 
     may_be_left_out = True
 
@@ -103,6 +111,8 @@ class VolumeStep(PreparationStep):
 
 class PullSecretStep(PreparationStep):
     """Records which pull secrets of a pod are missing. Its images are pulled without them."""
+
+    name = "pull_secrets"
 
     may_be_left_out = True
 

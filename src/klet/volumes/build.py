@@ -11,12 +11,14 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.node import Node
+from klet.metrics import MetricRegistry
 from klet.model.causes import CauseRecorder
 from klet.model.roles import Allocations, NodeResources, ObjectReader
 from klet.volumes.generated_files import GeneratedFiles
 from klet.volumes.local_directories import Binder, LocalDirectories
 from klet.volumes.manager import VolumeDisk, VolumeManager
 from klet.volumes.media import ScratchRules
+from klet.volumes.metrics import register_volume_counts, register_volumes
 from klet.volumes.names import Layout
 from klet.volumes.plugins.base import VolumePlugin
 from klet.volumes.plugins.config_map import ConfigMapPlugin
@@ -102,10 +104,12 @@ class ManagerPorts(Struct, frozen=True, kw_only=True):
     """How often volumes are brought up to date even if no change is known."""
     randomness: random.Random
     clock: Clock
+    registry: MetricRegistry
 
 
 def build_manager(ports: ManagerPorts) -> VolumeManager:
     boards = build_boards(ports.clock)
+    register_volume_counts(ports.registry, boards)
 
     def find_labels() -> Mapping[str, str] | None:
         node = ports.find_node()
@@ -115,6 +119,7 @@ def build_manager(ports: ManagerPorts) -> VolumeManager:
         boards=boards,
         find_labels=find_labels,
         recorder=ports.recorder,
+        metrics=register_volumes(ports.registry),
         refresh=ports.refresh,
         randomness=ports.randomness,
         clock=ports.clock,

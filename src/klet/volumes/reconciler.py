@@ -21,6 +21,7 @@ from klet.model.foreign_text import shorten
 from klet.model.pods import PodUID, subject_of
 from klet.volumes import findings
 from klet.volumes.errors import VolumeSetupError
+from klet.volumes.metrics import MOUNTED, VolumeMetrics
 from klet.volumes.mount_checks import check_mount
 from klet.volumes.names import MountKey
 from klet.volumes.operations import Operation, OperationBackoff
@@ -53,10 +54,13 @@ class MountReconciler:
         boards: VolumeBoards,
         find_labels: Callable[[], Mapping[str, str] | None],
         recorder: CauseRecorder,
+        metrics: VolumeMetrics,
         refresh: timedelta,
         randomness: random.Random,
         clock: Clock,
     ) -> None:
+        self._metrics = metrics
+        self._wanted_since: dict[MountKey, float] = {}
         self._boards = boards
         self._find_labels = find_labels
         self._recorder = recorder
@@ -78,6 +82,8 @@ class MountReconciler:
 
     def add(self, key: MountKey) -> None:
         """Handle a volume of a pod: its state may not be the desired one."""
+        if not self._boards.actual.is_mounted(key):
+            self._wanted_since.setdefault(key, self._clock.monotonic())
         self._queue.add(key)
 
     def renew(self, key: MountKey) -> None:
@@ -107,6 +113,8 @@ class MountReconciler:
                         assert actual is not None  # there is nothing to unmount otherwise
                         await self._unmount(actual)
                     case Leave(until=until):
+                        if desired is None:
+                            self._wanted_since.pop(key, None)
                         if until is not None:
                             self._queue.add_after(key, timedelta(seconds=until - now))
                     case _:
@@ -128,7 +136,8 @@ class MountReconciler:
             return
         try:
             # A change during this call raises the revision on the board, not here: the next pass sees the difference.
-            old_at = await _carry_out(self._set_up(desired, step), key)
+            with self._measured(desired.plugin.name, Operation.MOUNT):
+                old_at = await _carry_out(self._set_up(desired, step), key)
         except KletError as error:
             retry_at = self._try_later(key, Operation.MOUNT)
             self._recorder.record(findings.mount_failed(desired, error, retry_at=retry_at))
@@ -151,6 +160,8 @@ class MountReconciler:
             mounted = replace(mounted, refresh_at=self._clock.monotonic() + wait.total_seconds())
             self._queue.add_after(key, wait)
         self._boards.actual.put(mounted)
+        if (since := self._wanted_since.pop(key, None)) is not None:
+            self._metrics.whole.observe(self._clock.monotonic() - since, desired.plugin.name, MOUNTED)
 
     async def _set_up(self, desired: DesiredMount, step: Mount) -> datetime | None:
         key = desired.key
@@ -175,7 +186,8 @@ class MountReconciler:
         if self._must_wait(key, Operation.UNMOUNT):
             return
         try:
-            await _carry_out(actual.plugin.tear_down(key.uid, actual.name), key)
+            with self._measured(actual.plugin.name, Operation.UNMOUNT):
+                await _carry_out(actual.plugin.tear_down(key.uid, actual.name), key)
         except KletError as error:
             # It may be half gone: containers must not get it, and only a whole set-up makes it mounted again.
             self._boards.actual.put(replace(actual, state=MountState.UNCERTAIN))
@@ -184,6 +196,7 @@ class MountReconciler:
             return
         self._backoff.forget(key)
         self._queue.forget(key)
+        self._wanted_since.pop(key, None)
         self._boards.actual.remove(key)
         self._boards.publish_use(key, is_attachable=actual.is_attachable)
 
@@ -198,6 +211,15 @@ class MountReconciler:
         delay = self._backoff.failed(key, operation, now=self._clock.monotonic())
         self._queue.add_after(key, delay)
         return self._clock.now() + delay
+
+    @contextmanager
+    def _measured(self, plugin: str, operation: Operation) -> Iterator[None]:
+        began, is_done = self._clock.monotonic(), False
+        try:
+            yield
+            is_done = True
+        finally:
+            self._metrics.note(plugin, operation, seconds=self._clock.monotonic() - began, is_done=is_done)
 
     @contextmanager
     def _working(self, uid: PodUID) -> Iterator[None]:

@@ -19,6 +19,7 @@ from klet.api.quantity import Quantity
 from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.host.inotify import watch_directory
 from klet.kube.informer import InformerSettings
+from klet.metrics import MetricRegistry
 from klet.model.causes import CauseId, Finding
 from klet.objectcache.claims import StandaloneClaims
 from klet.objectcache.cluster import build_cluster_objects
@@ -99,6 +100,7 @@ class VolumeNode:
         )
         self.volumes = build_manager(
             ManagerPorts(
+                registry=MetricRegistry(),
                 plugins=build_plugins(ports),
                 allocations=AllocationBook(),
                 disk=PodDirectories(layout=Layout(root), threads=threads),

@@ -17,6 +17,7 @@ from klet.api.quantity import Quantity
 from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.host import mounts
 from klet.host.mounts import Propagation
+from klet.metrics import MetricRegistry
 from klet.model.objects import IssuedToken
 from klet.objectcache.claims import StandaloneClaims
 from klet.objectcache.trust_bundles import NoTrustBundles
@@ -93,6 +94,7 @@ class MountingNode:
         directories = PodDirectories(layout=Layout(root), threads=threads)
         self.volumes = build_manager(
             ManagerPorts(
+                registry=MetricRegistry(),
                 plugins=build_plugins(ports),
                 allocations=AllocationBook(),
                 disk=directories,

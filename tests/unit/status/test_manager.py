@@ -11,6 +11,7 @@ from klet.aio.broadcast import DEFAULT_LIMIT
 from klet.api.codec import convert
 from klet.api.pod import PodStatus
 from klet.kube.watch import WATCH_LAG
+from klet.metrics import MetricRegistry
 from klet.model.pods import PodUID, uid_of
 from klet.model.verbosity import CHANGES
 from klet.pods.store import PodStore
@@ -22,6 +23,7 @@ from klet.status.manager import (
     PodApiError,
     StatusManager,
 )
+from klet.status.metrics import register_statuses
 from klet.testing.builders import make_pod
 from klet.testing.clock import ManualClock
 
@@ -93,6 +95,7 @@ class Node:
 
     def build(self):
         return StatusManager(
+            delays=register_statuses(MetricRegistry()),
             board=self.board,
             pods=self.pods,
             api=self.api,

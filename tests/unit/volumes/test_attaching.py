@@ -9,6 +9,7 @@ import pytest
 from klet.allocation.book import AllocationBook
 from klet.errors import KletError
 from klet.journal.memory import MemoryJournal
+from klet.metrics import MetricRegistry
 from klet.objectcache.claims import StandaloneClaims
 from klet.testing.attachable import AttachableDisks
 from klet.volumes.attaching import find_attached
@@ -34,6 +35,7 @@ class Node:
         self.disks = AttachableDisks()
         self.volumes = build_manager(
             ManagerPorts(
+                registry=MetricRegistry(),
                 plugins=(self.disks, machine.plugins["kubernetes.io/empty-dir"]),
                 allocations=AllocationBook(),
                 disk=PodDirectories(layout=Layout(machine.root), threads=machine.threads),

@@ -10,6 +10,7 @@ from klet.aio.broadcast import Broadcast
 from klet.allocation.book import AllocationBook
 from klet.api.quantity import Quantity
 from klet.errors import KletError
+from klet.metrics import MetricRegistry
 from klet.model.allocation import PodAllocation
 from klet.model.objects import ObjectKind, ObjectRef
 from klet.objectcache.claims import StandaloneClaims
@@ -102,6 +103,7 @@ class Node:
         self.allocations = AllocationBook()
         self.volumes = build_manager(
             ManagerPorts(
+                registry=MetricRegistry(),
                 plugins=(self.plain, self.shown),
                 allocations=self.allocations,
                 disk=PodDirectories(layout=Layout(machine.root), threads=machine.threads),

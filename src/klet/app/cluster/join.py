@@ -166,6 +166,7 @@ def build_cluster_parts(cluster: Cluster, ports: Ports, agent: Agent) -> Cluster
             recorder=ports.recorder,
             clock=ports.clock,
             randomness=ports.randomness,
+            metrics=ports.metrics,
         ),
         health=agent.runtime,
         volumes=agent.volumes,
@@ -195,4 +196,4 @@ def build_cluster_parts(cluster: Cluster, ports: Ports, agent: Agent) -> Cluster
     later = (*cluster.parts, node.lease, *pods.others, *pods.publishers, *certificates)
     if cluster.reports.registers:
         later = (AfterRegistration(parts=later, board=node.board, clock=ports.clock),)
-    return ClusterParts(parts=(node.reporter, images, *later), publishers=pods.publishers)
+    return ClusterParts(parts=(node.reporter, node.startup, images, *later), publishers=pods.publishers)

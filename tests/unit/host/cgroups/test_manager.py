@@ -5,9 +5,11 @@ import pytest
 from klet.aio.threads import Threads
 from klet.host.cgroups.layout import CgroupMode
 from klet.host.cgroups.manager import CgroupManager, NoUnits
+from klet.host.cgroups.metrics import register_cgroups
 from klet.host.cgroups.names import ROOT, CgroupDriver, CgroupName
 from klet.host.cgroups.resources import CgroupResources
 from klet.host.errors import CgroupBusy, CgroupMissing, CgroupNameError
+from klet.metrics import MetricRegistry
 from klet.testing.cgroups import MemoryHierarchy
 
 POD = CgroupName(("kubepods", "burstable", "pod1"))
@@ -19,6 +21,9 @@ class CountingClock:
 
     def __init__(self):
         self.slept = []
+
+    def monotonic(self):
+        return 0.0
 
     async def sleep(self, duration):
         self.slept.append(duration)
@@ -37,7 +42,9 @@ def clock():
 @pytest.fixture
 def cgroups(hierarchy, clock):
     threads = Threads(limit=1)
-    manager: CgroupManager = CgroupManager(hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=clock)
+    manager: CgroupManager = CgroupManager(
+        hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=clock, durations=register_cgroups(MetricRegistry())
+    )
     yield manager
     threads.close()
 
