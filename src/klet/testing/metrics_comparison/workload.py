@@ -74,6 +74,13 @@ def make_workload() -> list[dict[str, Any]]:
     ]
 
 
+def make_passing_pod() -> dict[str, Any]:
+    """Return the pod that each agent starts and ends before it is asked."""
+    mounts = [{"name": "settings", "mountPath": "/settings"}]
+    volumes = [{"name": "settings", "configMap": {"name": CONFIG_MAP}}]
+    return pod("passing", container("main", _REST, volumeMounts=mounts), volumes=volumes)
+
+
 def make_static_pod() -> dict[str, Any]:
     """Return the one that comes from a file of the node.
 
