@@ -36,3 +36,7 @@ async def test_running_pods_and_started_sandboxes_are_counted(tmp_path):
     assert metrics["kubelet_started_pods_errors_total"] == 0
     assert metrics["kubelet_started_pods_total"] == 2
     assert metrics['kubelet_runtime_operations_total{operation_type="run_podsandbox"}'] == 2
+    assert metrics["kubelet_pod_start_sli_duration_seconds_count"] == 0
+    assert metrics['kubelet_restarted_pods_total{static="true"}'] == 0
+    assert metrics['workqueue_depth{name="kubelet_log_rotate_manager"}'] == 0
+    assert metrics['klet_pod_preparation_step_duration_seconds_count{step="cgroup"}'] == 2

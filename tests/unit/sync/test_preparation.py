@@ -1,3 +1,5 @@
+from datetime import timedelta
+
 import pytest
 
 from klet.api.pod import PodStatus
@@ -97,3 +99,18 @@ async def test_a_step_does_nothing_that_it_does_not_say():
     steps.refresh(POD)
     await steps.note_stop(None)
     await steps.release(POD)
+
+
+async def test_how_long_each_step_takes_is_measured():
+    registry, clock = MetricRegistry(), ManualClock()
+
+    class Slow(PreparationStep):
+        name = "volumes"
+
+        async def prepare(self, pod, *, cause):
+            assert (pod, cause) == (POD, None)
+            clock.advance(timedelta(seconds=3))
+
+    steps = Preparation([Slow()], stopping_pods=StoppingPods(), durations=register_preparation(registry), clock=clock)
+    await steps.prepare(POD, cause=None)
+    assert 'klet_pod_preparation_step_duration_seconds_sum{step="volumes"} 3' in registry.write().decode()
