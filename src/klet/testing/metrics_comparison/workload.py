@@ -9,7 +9,8 @@ CONFIG_MAP: Final = "settings"
 _REST: Final = "trap 'exit 0' TERM; sleep 100000 & wait $!"
 _BURN: Final = "while true; do :; done"
 _HOLD: Final = "x=$(head -c 33554432 /dev/zero | tr '\\0' x); while true; do sleep 1000; done"
-_TALK: Final = "exec ping -q -s 1000 -i 0.1 $(ip route | awk '/default/ {print $3}')"
+# Few packets: how many of many are sent depends on what else the machine does.
+_TALK: Final = "exec ping -q -s 8000 -i 1 $(ip route | awk '/default/ {print $3}')"
 _SERVE: Final = "mkdir /www; echo ok > /www/index.html; exec httpd -f -h /www -p 8080"
 _WRITE: Final = (
     "head -c 8388608 /dev/zero > /data/file; head -c 4194304 /dev/zero > /layer; "
