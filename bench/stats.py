@@ -89,7 +89,7 @@ async def measure(pods: MadePods, root: str) -> dict[str, float]:
     collector = StatsCollector(
         host=host,
         seen=pods,
-        images=SandboxImages(runtime=NoDetails()),
+        images=SandboxImages(runtime=NoDetails(), clock=clock),
         settings=StatsSettings(),
         pods_root=lambda: f"{root}/kubepods",
         clock=clock,

@@ -255,7 +255,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     stats = StatsCollector(
         host=ports.usage,
         seen=boards.cache,
-        images=SandboxImages(runtime=ports.runtime),
+        images=SandboxImages(runtime=ports.runtime, clock=ports.clock),
         settings=settings.stats,
         pods_root=partial(_pods_cgroup, ports, settings),
         clock=ports.clock,

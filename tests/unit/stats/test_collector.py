@@ -65,7 +65,7 @@ def make_collector(host, clock, *pods):
     return StatsCollector(
         host=host,
         seen=Pods(*pods),
-        images=SandboxImages(runtime=NamedSandboxes()),
+        images=SandboxImages(runtime=NamedSandboxes(), clock=clock),
         settings=StatsSettings(),
         pods_root=lambda: "/kubepods",
         clock=clock,
