@@ -33,7 +33,9 @@ from klet.model.runtime import (
 )
 from klet.model.stats import StatsSnapshot
 from klet.stats.collector import StatsCollector, StatsSettings
+from klet.stats.sandbox_images import SandboxImages
 from klet.stats.summary import NodeDisks, SummaryInputs, build_summary
+from klet.wire import cri_v1_pb2 as pb
 
 ROUNDS = 10
 
@@ -69,6 +71,13 @@ def _pod(uid: PodUID) -> PodRuntimeStatus:
     )
 
 
+class NoDetails:
+    """A runtime that says nothing of its sandboxes."""
+
+    async def pod_sandbox_status(self, request: pb.PodSandboxStatusRequest) -> pb.PodSandboxStatusResponse:
+        return pb.PodSandboxStatusResponse(status=pb.PodSandboxStatus(id=request.pod_sandbox_id))
+
+
 async def measure(pods: MadePods, root: str) -> dict[str, float]:
     clock, threads = SystemClock(), Threads(limit=8)
     host = UsageHost(
@@ -78,7 +87,12 @@ async def measure(pods: MadePods, root: str) -> dict[str, float]:
         clock=clock,
     )
     collector = StatsCollector(
-        host=host, seen=pods, settings=StatsSettings(), pods_root=lambda: f"{root}/kubepods", clock=clock
+        host=host,
+        seen=pods,
+        images=SandboxImages(runtime=NoDetails(), clock=clock),
+        settings=StatsSettings(),
+        pods_root=lambda: f"{root}/kubepods",
+        clock=clock,
     )
     snapshot = await collector.snapshot()
     read, composed, walls, longest = [], [], [], 0.0

@@ -243,6 +243,10 @@ class Histogram:
         if not self._labels:
             self._counts[()] = [0] * (len(self._bounds) + 1)
 
+    def begin(self, *values: str) -> None:
+        """Show a series before there is anything to measure."""
+        self._counts.setdefault(self._labels.check(values), [0] * (len(self._bounds) + 1))
+
     def observe(self, value: float, *values: str) -> None:
         counts = self._counts.get(values)
         if counts is None:

@@ -8,6 +8,7 @@ from klet.app.settings import AgentSettings
 from klet.images.pull_backoff import PullBackoff
 from klet.metrics import MetricRegistry
 from klet.model.pods import PodUID
+from klet.model.pull_times import PullTimes
 from klet.model.saved_state import SavedState
 from klet.model.stopping_pods import StoppingPods
 from klet.pleg.cache import RuntimeCache
@@ -32,6 +33,7 @@ class Boards(Struct, frozen=True, kw_only=True):
     ledger: WorkerLedger = field(default_factory=WorkerLedger)
     cache: RuntimeCache = field(default_factory=RuntimeCache)
     probes: ProbeResults = field(default_factory=ProbeResults)
+    pull_times: PullTimes = field(default_factory=PullTimes)
     metrics: MetricRegistry
 
 

@@ -63,6 +63,7 @@ from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.context import TlsSettings
 from klet.server.tls.serving import FirstPair, FollowedAuthorities, FollowedPair, ServingContext
 from klet.stats.usage_metrics import UsageMetrics
+from klet.stats.usage_on_disk import DiskUsageMetrics
 from klet.sync.reported_pods import ReportedPods
 
 NODE_LOGS: Final = Path("/var/log")
@@ -237,6 +238,7 @@ def _build_routes(ports: Ports, agent: Agent, pods: ReportedPods, api: OpenedApi
     """Build one set of paths for all listeners; the table of endpoints says which of them each has."""
     running = RuntimePods(runtime=ports.runtime)
     logs = ContainerLogs(runtime=ports.runtime, clock=ports.clock)
+    on_disk = DiskUsageMetrics(registry=agent.metrics.agent, disk=agent.disk, seen=agent.cache)
     routes: tuple[Routes, ...] = (
         HealthRoutes(
             checks={"ping": pass_always, "log": pass_always, "syncloop": agent.loop.health_error},
@@ -245,7 +247,7 @@ def _build_routes(ports: Ports, agent: Agent, pods: ReportedPods, api: OpenedApi
         PodRoutes(pods=pods, logs=logs, splits_streams=api.features.splits_log_streams),
         StreamRoutes(pods=pods, running=running, runtime=ports.runtime),
         NodeRoutes(configuration=api.configuration, running=running),
-        MetricRoutes(metrics=agent.metrics),
+        MetricRoutes(metrics=agent.metrics, refresh=on_disk.refresh),
         StatsRoutes(summaries=agent.summaries),
         UsageRoutes(
             usage=UsageMetrics(stats=agent.stats, summaries=agent.summaries, machine=ports.machine, clock=ports.clock),

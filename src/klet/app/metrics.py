@@ -1,6 +1,7 @@
 """The registries of an agent, with what every one of them shows: the process, the build, the metrics themselves."""
 
 import sys
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -65,6 +66,34 @@ def register_features(registry: MetricRegistry, gates: FeatureGates) -> None:
 def register_node_name(registry: MetricRegistry, name: str) -> None:
     """Register the name of the node, and how many metrics there are."""
     registry.gauge("kubelet_node_name", "The name of the node; always 1.", (FewValues("node", 1),)).set(1, name)
+
+
+def register_queues(registry: MetricRegistry, lengths: Mapping[str, Callable[[], int]]) -> None:
+    """Register how much waits to be written to the API server."""
+    registry.computed(
+        "klet_queue_length",
+        "What waits to be written to the API server.",
+        lambda: {(name,): length() for name, length in lengths.items()},
+        (Label("queue", frozenset(lengths)),),
+        promise=None,
+    )
+
+
+def register_journal(registry: MetricRegistry, unwritten: Callable[[], int], dropped: Callable[[], int]) -> None:
+    """Register what the journal has not on disk yet, and what it never will have."""
+    registry.computed(
+        "klet_journal_unwritten_records",
+        "Records of the journal that wait to be written to its file.",
+        lambda: {(): unwritten()},
+        promise=None,
+    )
+    registry.computed(
+        "klet_journal_dropped_records_total",
+        "Records that the journal gave up because its file could not be written for too long.",
+        lambda: {(): dropped()},
+        kind="counter",
+        promise=None,
+    )
 
 
 def _register_process(registry: MetricRegistry, latest: _LatestUsage, reader: ProcessReader) -> None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.placement import Taint
+from klet.app.metrics import register_journal
 from klet.app.ports import BasePorts, ContainerPorts, NodeObjects, NodeVolumes, PluginPorts, Ports
 from klet.app.settings import AgentSettings
 from klet.certs.pod_certificates.board import NoPodCertificates
@@ -29,6 +30,7 @@ from klet.host.addresses import AddressReader
 from klet.host.cgroups.discover import find_cgroup_files, find_hierarchy
 from klet.host.cgroups.layout import CgroupMode
 from klet.host.cgroups.manager import CgroupManager, LateUnits, NoUnits, Units
+from klet.host.cgroups.metrics import register_cgroup_version, register_cgroups
 from klet.host.cgroups.names import CgroupDriver, parse_cgroupfs
 from klet.host.disk import FilesystemCapacity
 from klet.host.disk_usage import HostDiskMeter, QuotaReader
@@ -55,7 +57,7 @@ from klet.images.node_logins import NodeLoginFiles
 from klet.journal.store import Journal
 from klet.logs.rotated_files import RotatedLogFiles
 from klet.logs.termination_files import TerminationFileReader
-from klet.metrics import AgentMetrics
+from klet.metrics import AgentMetrics, MetricRegistry
 from klet.model.boots import Reboot
 from klet.model.causes import CauseRecorder
 from klet.model.roles import NodeResources
@@ -127,6 +129,7 @@ async def open_base(
         journal = Journal(path=settings.journal, clock=clock, max_records=settings.journal_records)
         await journal.open()
         opened.push_async_callback(journal.close)
+        register_journal(metrics.agent, lambda: journal.unwritten, lambda: journal.dropped)
         events = EventingRecorder(inner=journal, clock=clock) if has_events else None
         runtime = await opened.enter_async_context(
             open_runtime(settings, events or journal, clock, register_runtime_calls(metrics.agent), tracer)
@@ -235,7 +238,8 @@ async def open_ports(
     counters, counter = counter_place(machine.cgroup_version)
     try:
         containers = await open_container_ports(settings, objects, base)
-        cgroups = open_pod_cgroups(settings, threads, clock)
+        cgroups = open_pod_cgroups(settings, threads, clock, base.metrics.agent)
+        register_cgroup_version(base.metrics.agent, machine.cgroup_version)
         # An administrator may have put the logs elsewhere by a link. From here on no link is followed.
         logs, links = [
             Path(await threads.run(os.path.realpath, path)) for path in (settings.sandbox.logs, settings.legacy_logs)
@@ -367,12 +371,16 @@ class PodCgroupPorts(Struct, frozen=True, kw_only=True):
     """Makes the cgroups that all pods live in, with this cgroup driver."""
 
 
-def open_pod_cgroups(settings: AgentSettings, threads: Threads, clock: Clock) -> PodCgroupPorts:
+def open_pod_cgroups(
+    settings: AgentSettings, threads: Threads, clock: Clock, registry: MetricRegistry
+) -> PodCgroupPorts:
     """Return the cgroups of pods; they are made when the runtime has said how."""
     if not settings.cgroups_per_qos:
         return PodCgroupPorts(pods=NoPodCgroups(), qos=NoQosCgroups(), prepare=prepare_nothing)
     hierarchy, units = find_hierarchy(), LateUnits()
-    cgroups = CgroupManager(hierarchy=hierarchy, units=units, threads=threads, clock=clock)
+    cgroups = CgroupManager(
+        hierarchy=hierarchy, units=units, threads=threads, clock=clock, durations=register_cgroups(registry)
+    )
     # The root is written as a path whatever the driver is, as upstream has it.
     kubepods = pods_root(parse_cgroupfs(settings.cgroup_root))
     qos = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=settings.qos)

@@ -95,6 +95,7 @@ def build_images(ports: Ports, boards: Boards, logins: RegistryLogins) -> ImageM
         recorder=ports.recorder,
         clock=ports.clock,
         metrics=register_images(boards.metrics),
+        times=boards.pull_times,
     )
 
 

@@ -22,6 +22,7 @@ from klet.model.pod_resources import PODS
 from klet.model.roles import Part
 from klet.node.addresses import prefers_ipv6
 from klet.node.first_contact import AfterFirstContact
+from klet.node.metrics import register_contact
 from klet.node.oom import OomWatcher
 from klet.node.runtime_state import RuntimeChecks, RuntimeState
 from klet.pleg.cache import RuntimeCache
@@ -44,6 +45,7 @@ from klet.stats.disk import DiskSettings, NodeDisk
 from klet.stats.disk_metrics import register_volume_durations
 from klet.stats.disk_walker import DiskWalker
 from klet.stats.provider import SummaryProvider, SummarySettings
+from klet.stats.sandbox_images import SandboxImages
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import SavedStateKeeper
 from klet.sync.admission import PodAdmission
@@ -53,7 +55,14 @@ from klet.sync.housekeeping import Housekeeping, HousekeepingTrigger, Leftovers,
 from klet.sync.ledger import WorkerLedger
 from klet.sync.loop import SyncLoop
 from klet.sync.loop_monitor import SyncLoopMonitor
-from klet.sync.metrics import register_admission, register_housekeeping, register_pod_workers, register_pods
+from klet.sync.metrics import (
+    register_admission,
+    register_housekeeping,
+    register_pod_workers,
+    register_pods,
+    register_preparation,
+    register_startups,
+)
 from klet.sync.object_waker import ObjectWaker
 from klet.sync.pod_host_resources import PodHostResources
 from klet.sync.pod_queries import PodQueries
@@ -64,6 +73,7 @@ from klet.sync.preparation_steps import DirectoryStep, NetworkStep, ObjectStep, 
 from klet.sync.probe_sync import ProbeSync
 from klet.sync.rebooted_pods import RebootedPods
 from klet.sync.requeue import ResyncSettings
+from klet.sync.startups import PodStartups
 from klet.sync.traced_steps import TracedSteps
 from klet.sync.worker_roles import PodSteps
 from klet.sync.workers import PodWorkers
@@ -105,6 +115,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     register_pods(boards.metrics, boards.pods, boards.ledger, boards.statuses)
     register_node_name(boards.metrics, settings.node_name)
     register_features(boards.metrics, settings.gates)
+    register_contact(boards.metrics, ports.contact)
     manager, volumes = _build_volumes(ports, settings, boards)
     pull_secrets = PullSecrets(secrets=ports.volumes.objects, node=ports.node_logins)
     images = build_images(ports, boards, pull_secrets)
@@ -158,6 +169,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
                 PullSecretStep(pull_secrets=pull_secrets, recorder=ports.recorder),
             ),
             stopping_pods=boards.stopping_pods,
+            durations=register_preparation(boards.metrics),
+            clock=ports.clock,
         ),
         stopping_pods=boards.stopping_pods,
         recorder=ports.recorder,
@@ -251,8 +264,16 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     stats = StatsCollector(
         host=ports.usage,
         seen=boards.cache,
+        images=SandboxImages(runtime=ports.runtime, clock=ports.clock),
         settings=settings.stats,
         pods_root=partial(_pods_cgroup, ports, settings),
+        clock=ports.clock,
+    )
+    startups = PodStartups(
+        pods=boards.pods,
+        seen=boards.cache,
+        pulls=boards.pull_times,
+        metrics=register_startups(boards.metrics),
         clock=ports.clock,
     )
     # Parts that need the runtime belong here: one that comes late holds up nothing else.
@@ -262,7 +283,20 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         parts=(pleg, housekeeping, gc, walker, *logs, *_build_plugins(ports, boards)),
     )
     return Agent(
-        parts=(saved_state, after_contact, checks, manager, keeper, *flex, workers, probes, *oom, wakes, loop),
+        parts=(
+            saved_state,
+            after_contact,
+            checks,
+            manager,
+            keeper,
+            *flex,
+            workers,
+            probes,
+            *oom,
+            wakes,
+            startups,
+            loop,
+        ),
         pods=boards.pods,
         allocations=boards.allocations,
         statuses=boards.statuses,
@@ -362,6 +396,7 @@ def _build_volumes(ports: Ports, settings: AgentSettings, boards: Boards) -> tup
             refresh=settings.resync,
             randomness=ports.randomness,
             clock=ports.clock,
+            registry=boards.metrics,
         )
     )
     orphans = OrphanedPods(volumes=manager, directories=ports.volumes.directories)
@@ -428,6 +463,7 @@ def _build_logs(ports: Ports, settings: AgentSettings, boards: Boards) -> tuple[
         recorder=ports.recorder,
         clock=ports.clock,
         settings=settings.log_rotation,
+        registry=boards.metrics,
     )
     return (manager,)
 

@@ -25,6 +25,7 @@ from klet.certs.followers import IdentityWatch, PairUser, ServedPair
 from klet.certs.maker import CertificateMaker
 from klet.certs.manager import CertificateManager
 from klet.certs.messages import Pair, Purpose, Template
+from klet.certs.metrics import CertificateLives, register_certificate, register_lives
 from klet.certs.pairs import CertificatePair
 from klet.certs.requests import ApiSigning, CertificateRequester
 from klet.certs.store import CLIENT_PREFIX, SERVER_PREFIX, PairStore
@@ -38,6 +39,7 @@ from klet.kube.kubeconfig import load_kubeconfig
 from klet.kube.throttle import Unlimited
 from klet.kube.transport import Transport
 from klet.kube.watch import Watcher
+from klet.metrics import MetricRegistry
 from klet.model.causes import CauseRecorder
 from klet.model.roles import Part
 
@@ -65,6 +67,7 @@ class CertificateTools(Struct, frozen=True, kw_only=True):
     clock: Clock
     randomness: random.Random
     recorder: CauseRecorder
+    registry: MetricRegistry
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -138,9 +141,10 @@ async def open_serving(
 
     rotator = _build_rotator(Purpose.SERVER, template, store, board, lambda: api, tools)
     served = ServedPair(board=board, user=user)
+    lives = CertificateLives(board=board, lives=register_lives(tools.registry), clock=tools.clock)
     await rotator.open()
     await served.open()
-    return (rotator, served)
+    return (rotator, served, lives)
 
 
 async def _find_bootstrap(settings: IdentitySettings, tools: CertificateTools) -> Access | None:
@@ -211,6 +215,7 @@ def _build_rotator(
     choose: Callable[[], InformerSettings],
     tools: CertificateTools,
 ) -> CertificateManager:
+    register_certificate(tools.registry, purpose, board, tools.clock)
     return CertificateManager(
         template=template,
         store=store,

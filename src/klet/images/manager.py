@@ -23,6 +23,7 @@ from klet.model.error_text import join_errors
 from klet.model.foreign_text import shorten
 from klet.model.images import ImageUser, MissingImage, PresentImage
 from klet.model.pods import uid_of
+from klet.model.pull_times import PullTimes
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.stopping_pods import StoppingPods
@@ -77,7 +78,9 @@ class ImageManager:
         recorder: CauseRecorder,
         clock: Clock,
         metrics: ImageMetrics,
+        times: PullTimes,
     ) -> None:
+        self._times = times
         self._metrics = metrics
         self._images = images
         self._logins = logins
@@ -188,7 +191,10 @@ class ImageManager:
         about.record(Reason.PULLING, f'Pulling image "{container.image}"', parent=parent)
         started = self._clock.monotonic()
         try:
-            await self._pull_with_any(wanted, fitting)
+            try:
+                await self._pull_with_any(wanted, fitting)
+            finally:
+                self._times.note(uid_of(pod), began=started, ended=self._clock.monotonic())
             pulled = await self._inspect(wanted)
         except (CriError, _Refused) as error:
             text = _text_of(error)

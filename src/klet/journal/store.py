@@ -58,6 +58,7 @@ class Journal:
         self._filled = asyncio.Event()
         self._last = 0
         self._dropped = 0
+        self._dropped_ever = 0
         self._damaged: list[tuple[str, Path]] = []
         """Files that were set aside and not recorded yet: records are made on the loop, files handled on the thread."""
         self._is_failing = False
@@ -73,6 +74,16 @@ class Journal:
         else:
             self._last = max(self._last, last)
             self._record_damage()
+
+    @property
+    def unwritten(self) -> int:
+        """How many records are not on disk yet."""
+        return len(self._unwritten)
+
+    @property
+    def dropped(self) -> int:
+        """How many records were given up since the journal was opened."""
+        return self._dropped_ever
 
     @property
     def last_record_at(self) -> datetime | None:
@@ -125,6 +136,7 @@ class Journal:
         if len(self._unwritten) >= MOST_UNWRITTEN:
             self._unwritten.popleft()
             self._dropped += 1
+            self._dropped_ever += 1
         self._unwritten.append(cause)
         self._filled.set()
         self._news.send(cause)

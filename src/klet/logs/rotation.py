@@ -17,7 +17,9 @@ from klet.aio.tasks import run_periodically
 from klet.aio.workqueue import WorkQueue
 from klet.cri.errors import CriError, CriNotFound
 from klet.errors import KletError
+from klet.logs.metrics import LogQueueMetrics
 from klet.logs.rotated_files import LogProblem
+from klet.metrics import MetricRegistry
 from klet.model.causes import CauseRecorder, FindingSubject
 from klet.model.pods import PodUID
 from klet.model.reasons import Reason
@@ -90,6 +92,7 @@ class LogManager:
         recorder: CauseRecorder,
         clock: Clock,
         settings: LogRotationSettings,
+        registry: MetricRegistry,
     ) -> None:
         self._runtime = runtime
         self._seen = seen
@@ -98,6 +101,7 @@ class LogManager:
         self._clock = clock
         self._settings = settings
         self._queue: WorkQueue[ContainerId] = WorkQueue(clock=clock)
+        self._metrics = LogQueueMetrics(registry=registry, depth=lambda: len(self._queue), clock=clock)
         self._logs: dict[ContainerId, RunningLog] = {}
         self._failures: dict[ContainerId, str] = {}
         """What was recorded last about a log that cannot be rotated: the same is not recorded in every pass."""
@@ -122,14 +126,16 @@ class LogManager:
                 case int(size) if size < self._settings.max_size:
                     self._failures.pop(id_, None)
                 case _:
+                    self._metrics.note_added(id_)
                     self._queue.add(id_)
 
     async def _work(self) -> None:
         while True:
             id_ = await self._queue.get()
             try:
-                if (log := self._logs.get(id_)) is not None:
-                    await self._rotate(id_, log)
+                with self._metrics.working(id_):
+                    if (log := self._logs.get(id_)) is not None:
+                        await self._rotate(id_, log)
             finally:
                 self._queue.done(id_)
 

@@ -33,6 +33,8 @@ class RuntimeIntroduction(Struct, frozen=True):
     name: str
     version: str
     cgroup_driver: str
+    is_losing_support: bool = False
+    """It does not report its cgroup driver, as a coming release of upstream will require."""
 
 
 class IntroducedRuntime(RuntimeConfigs, Protocol):
@@ -109,14 +111,21 @@ class FirstContact:
             await self._runtime.image_fs_info(cri.ImageFsInfoRequest())
         except CriError as error:
             raise InvalidRuntime("image", self._endpoint, error) from error
-        return RuntimeIntroduction(version.runtime_name, version.runtime_version, await self._find_driver())
+        driver = await self._find_driver()
+        return RuntimeIntroduction(
+            version.runtime_name,
+            version.runtime_version,
+            cgroup_driver=driver or self._configured_driver,
+            is_losing_support=driver is None,
+        )
 
-    async def _find_driver(self) -> str:
+    async def _find_driver(self) -> str | None:
+        """Return the driver to use; None if the runtime cannot be asked."""
         try:
             answer = await self._runtime.runtime_config(cri.RuntimeConfigRequest())
         except Unimplemented:
             logger.info("The runtime does not report its cgroup driver", extra={"configured": self._configured_driver})
-            return self._configured_driver
+            return None
         return choose_cgroup_driver(answer, configured=self._configured_driver)
 
 

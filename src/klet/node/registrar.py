@@ -19,6 +19,7 @@ from klet.model.roles import Part
 from klet.node.board import NodeBoard
 from klet.node.composer import Draft
 from klet.node.initial_node import adopt_node, build_status_patch
+from klet.node.metrics import StartupTimes
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +61,11 @@ class NodeRegistrar:
         reset_devices: Callable[[], bool],
         errors: Callable[[], tuple[str, ...]],
         board: NodeBoard,
+        times: StartupTimes,
         recorder: CauseRecorder,
         clock: Clock,
     ) -> None:
+        self._times = times
         self._api = api
         self._initial = initial
         self._reset_devices = reset_devices
@@ -104,12 +107,14 @@ class NodeRegistrar:
             await self._clock.sleep(LOOK)
 
     async def _try(self, draft: Draft) -> Node:
+        self._times.note_try()
         try:
             node = await self._api.create(draft.node)
         except (AlreadyExists, Forbidden) as error:
             # A node may be allowed to change its object, but not to create it.
             logger.debug("Node not created", extra={"node": draft.node.metadata.name, "error": str(error)})
             return await self._adopt(draft.node)
+        self._times.note_new()
         self._initial.settle(node, ())
         self._record(Reason.NODE_REGISTERED, "the API server had no node of this name")
         return node

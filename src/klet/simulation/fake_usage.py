@@ -11,6 +11,7 @@ from klet.model.stats import (
     CgroupRequest,
     CpuCounters,
     FoundCgroup,
+    InterfaceCounters,
     MachineFilesystem,
     MemoryCounters,
     ProcessLimits,
@@ -18,6 +19,7 @@ from klet.model.stats import (
 
 MEMORY = 8 << 30
 BOOT = datetime(2025, 1, 1, tzinfo=UTC)
+IDLE_NETWORK = InterfaceCounters("eth0", *([0] * 8))
 
 
 class MemoryUsageHost:
@@ -57,7 +59,12 @@ class MemoryUsageHost:
         self.reads += 1
         now, read_at = self._clock.now(), self._clock.monotonic()
         return {
-            each.found.path: replace(self.readings[each.found.path], sampled_at=now, read_at=read_at)
+            each.found.path: replace(
+                self.readings[each.found.path],
+                sampled_at=now,
+                read_at=read_at,
+                network=(IDLE_NETWORK,) if each.has_network else None,
+            )
             for each in wanted
             if each.found.path in self.readings
         }

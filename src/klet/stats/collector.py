@@ -29,8 +29,9 @@ from klet.model.stats import (
     StatsSnapshot,
     SystemCgroups,
 )
-from klet.stats.identity import CgroupOwner, find_owners, identify
+from klet.stats.identity import find_owners, identify
 from klet.stats.rates import LONGEST_SPAN, CpuRates, CpuSample
+from klet.stats.sandbox_images import SandboxImages
 
 logger = logging.getLogger(__name__)
 
@@ -82,12 +83,14 @@ class StatsCollector:
         *,
         host: StatsHost,
         seen: PodsInRuntime,
+        images: SandboxImages,
         settings: StatsSettings,
         pods_root: Callable[[], str],
         clock: Clock,
     ) -> None:
         self._host = host
         self._seen = seen
+        self._images = images
         self._configured = settings.system
         self._pods_root = pods_root
         self._max_age = settings.max_age
@@ -114,10 +117,11 @@ class StatsCollector:
         roots.pop("/", None)
         found = await self._host.find(tuple(roots))
         pods = self._seen.pods()
-        owners = find_owners(pods)
+        sandboxes = [sandbox.id for pod in pods.values() for sandbox in pod.sandboxes if sandbox.ready]
+        owners = find_owners(pods, sandbox_images=await self._images.read(sandboxes))
         identities = {each.path: identify(each.path, system=system, owners=owners, pods=pods) for each in found}
         await self._measure_twice(found)
-        readings = await self._host.read([_request(each, identities[each.path], owners) for each in found])
+        readings = await self._host.read([_request(each, identities[each.path]) for each in found])
         filesystems = await self._host.filesystems()
         self._rates.keep_only(frozenset(identities))
         return StatsSnapshot(
@@ -171,9 +175,7 @@ class StatsCollector:
         return structs.replace(reading.cpu, rate=rate)
 
 
-def _request(found: FoundCgroup, cgroup: CgroupIdentity, owners: Mapping[str, CgroupOwner]) -> CgroupRequest:
-    if cgroup.level is CgroupLevel.ROOT:
-        return CgroupRequest(found, has_network=True)
-    if cgroup.container_id is None:
-        return CgroupRequest(found)
-    return CgroupRequest(found, is_container=True, has_network=owners[cgroup.container_id].has_network)
+def _request(found: FoundCgroup, cgroup: CgroupIdentity) -> CgroupRequest:
+    # Upstream shows the network of every sandbox: that of a pod on the host's network is the host's.
+    has_network = cgroup.level in {CgroupLevel.ROOT, CgroupLevel.SANDBOX}
+    return CgroupRequest(found, is_container=cgroup.container_id is not None, has_network=has_network)

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from klet.model.pods import PodUID
-from klet.model.runtime import ContainerId, PodRuntimeStatus
+from klet.model.runtime import ContainerId, PodRuntimeStatus, SandboxId
 from klet.model.stats import CgroupIdentity, CgroupLevel, SystemCgroups
 
 _QOS: Final = frozenset({"burstable", "besteffort"})
@@ -28,17 +28,17 @@ class CgroupOwner(Struct, frozen=True):
     container: str = ""
     """Empty for a sandbox."""
     image: str = ""
-    has_network: bool = False
-    """It is the sandbox of a pod with a network of its own."""
 
 
-def find_owners(pods: Mapping[PodUID, PodRuntimeStatus]) -> dict[str, CgroupOwner]:
+def find_owners(
+    pods: Mapping[PodUID, PodRuntimeStatus], *, sandbox_images: Mapping[SandboxId, str]
+) -> dict[str, CgroupOwner]:
     """Return the containers and sandboxes of the runtime, by id."""
     found: dict[str, CgroupOwner] = {}
     for uid, pod in pods.items():
         for sandbox in pod.sandboxes:
             found[sandbox.id] = CgroupOwner(
-                ContainerId(sandbox.id), uid, pod.namespace, pod.name, has_network=not sandbox.host_network
+                ContainerId(sandbox.id), uid, pod.namespace, pod.name, image=sandbox_images.get(sandbox.id, "")
             )
         for record in pod.containers:
             found[record.id] = CgroupOwner(record.id, uid, pod.namespace, pod.name, record.name, record.image)

@@ -173,7 +173,7 @@ def _container(
         cpu, memory, swap, io = _of_runtime(given.unknown.get(record.id, RuntimeNumbers()), given.now)
     stats = ContainerStats(name=record.name, start_time=record.created_at, cpu=cpu, memory=memory, swap=swap)
     if given.disks is None:
-        return stats
+        return replace(stats, swap=_without_gaps(swap, given.now))
     found = disk.containers.get(record.id, _NO_DISK) if disk is not None else _NO_DISK
     return replace(stats, io=io or IOStats(time=given.now), rootfs=found.rootfs, logs=found.logs)
 
@@ -242,6 +242,14 @@ def _numbers(
         swap = SwapStats(time=at, swap_available_bytes=_left(found.swap_limit, found.swap), swap_usage_bytes=found.swap)
     io = IOStats(time=at, psi=cgroup.pressure.io) if has_pressure else None
     return cpu, memory, swap, io
+
+
+def _without_gaps(swap: SwapStats | None, now: datetime) -> SwapStats:
+    """Return swap with zeros for what is not known: upstream fills them in where only CPU and memory are asked for."""
+    found = swap or SwapStats(time=now)
+    return replace(
+        found, swap_available_bytes=found.swap_available_bytes or 0, swap_usage_bytes=found.swap_usage_bytes or 0
+    )
 
 
 def _left(limit: int, used: int) -> int | None:

@@ -21,6 +21,7 @@ from klet.api.pod import Pod
 from klet.api.times import Time
 from klet.errors import KletError, level_for
 from klet.kube.watch import WATCH_LAG
+from klet.metrics import Histogram
 from klet.model.pods import PodUID, format_pod, is_static, uid_of
 from klet.model.verbosity import CHANGES
 from klet.status.api_status import may_be_deleted, status_to_write
@@ -110,8 +111,12 @@ class StatusManager:
         pods: PodsAndMirrors,
         api: PodApi,
         may_run: Callable[[PodUID], bool],
+        delays: Histogram,
         clock: Clock,
     ) -> None:
+        self._delays = delays
+        self._changed: dict[PodUID, float] = {}
+        """Since when (monotonic clock) a status has not reached the API server."""
         self._board = board
         self._pods = pods
         self._api = api
@@ -133,6 +138,11 @@ class StatusManager:
             group.create_task(self._publish_coming(), name="status-coming")
             for number in range(_PARALLEL):
                 group.create_task(self._work(), name=f"status-writer-{number}")
+
+    @property
+    def queue_length(self) -> int:
+        """How many statuses wait for their turn."""
+        return len(self._queue) + len(self._coming)
 
     @property
     def waiting(self) -> int:
@@ -177,7 +187,7 @@ class StatusManager:
         while True:
             await self._clock.sleep(SWEEP)
             known = self._board.all()
-            for kept in (self._sent, self._deleted):
+            for kept in (self._sent, self._deleted, self._changed):
                 for uid in [uid for uid in kept if uid not in known]:
                     del kept[uid]
             for uid in known:
@@ -186,6 +196,7 @@ class StatusManager:
 
     def _add(self, uid: PodUID) -> None:
         """Queue a status: at once if it matters, later if it only says that the pod starts."""
+        self._changed.setdefault(uid, self._clock.monotonic())
         if self._is_news(uid):
             self._coming.pop(uid, None)
             self._queue.add(uid)
@@ -281,6 +292,7 @@ class StatusManager:
         current = self._known(uid, target) or await self._api.read(target)
         sent = self._sent.get(uid)
         if sent is not None and sent.version == reported.version and sent.api_uid == target.metadata.uid:
+            self._changed.pop(uid, None)
             return current
         wanted = status_to_write(current, reported.status, may_run=self._may_run(uid), now=self._now())
         patch = create_strategic_patch(Pod(status=current.status), Pod(status=wanted), Pod)
@@ -289,7 +301,10 @@ class StatusManager:
             current = await self._api.patch_status(current, {**patch, "metadata": {"uid": current.metadata.uid}})
             extra = {"pod": format_pod(current), "statusVersion": reported.version}
             logger.log(CHANGES, "Status for pod updated successfully", extra=extra)
-        self._sent[uid] = _Sent(current.metadata.uid, reported.version, current, self._clock.monotonic())
+        now = self._clock.monotonic()
+        self._sent[uid] = _Sent(current.metadata.uid, reported.version, current, now)
+        if (since := self._changed.pop(uid, None)) is not None and patch:
+            self._delays.observe(now - since)
         return current
 
     def _known(self, uid: PodUID, target: Pod) -> Pod | None:

@@ -56,6 +56,8 @@ class QosKeeper(Protocol):
 class CgroupStep(PreparationStep):
     """Gives a pod its cgroup. Volumes in memory are charged to it, so it is prepared before them and removed after."""
 
+    name = "cgroup"
+
     def __init__(
         self,
         *,

@@ -169,6 +169,11 @@ class StuckRemovals:
         self._example: tuple[PodUID, KletError] | None = None
         self._logged: tuple[int, PodUID, str] | None = None
 
+    @property
+    def count(self) -> int:
+        """How many were noted since the last time that they were logged."""
+        return self._count
+
     def note(self, uid: PodUID, error: KletError) -> None:
         self._count += 1
         self._example = self._example or (uid, error)
@@ -227,6 +232,7 @@ class Housekeeping:
 
     async def _pass(self, removals: asyncio.TaskGroup) -> None:
         """Run one pass. A pod that cannot be cleaned up now is retried in the next one; no other pod waits for it."""
+        self._metrics.kept_failed.set(self._stuck.count)
         self._stuck.log()
         self._settle_workers()
         self._start_forgotten()
@@ -244,8 +250,10 @@ class Housekeeping:
             else:
                 self._begin_removal(uid, status, removals)
         known = wanted | self._ledger.all().keys() | in_runtime.keys()
-        for uid in sorted(await self._leftovers.found(frozenset(known))):
+        found = sorted(await self._leftovers.found(frozenset(known)))
+        for uid in found:
             self._begin_removal(uid, None, removals)
+        self._metrics.kept.set(len(found))
 
     def _settle_workers(self) -> None:
         """Terminate orphans, forget finished pods, and start those again that came back meanwhile."""

@@ -5,7 +5,7 @@ from typing import Final
 from msgspec import Struct
 
 from klet.api.pod import Pod
-from klet.metrics import DEFAULT_BOUNDS, Counter, FewValues, Histogram, Label, MetricRegistry, Reading
+from klet.metrics import DEFAULT_BOUNDS, Counter, FewValues, Gauge, Histogram, Label, MetricRegistry, Reading
 from klet.model.pods import is_static, uid_of
 from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
@@ -45,6 +45,7 @@ REJECTIONS: Final = frozenset(
 )
 EXTENDED: Final = "OutOfExtendedResources"
 OTHER_REASON: Final = "Other"
+STEPS: Final = frozenset({"network", "objects", "cgroup", "directories", "volumes", "pull_secrets"})
 _STATIC: Final = Label("static", frozenset({"", "true"}))
 _LIFECYCLES: Final = {
     Stage.ADMITTING: "sync",
@@ -71,11 +72,21 @@ class AdmissionMetrics(Struct, frozen=True, kw_only=True):
     preemptions: Counter
 
 
+class StartupMetrics(Struct, frozen=True, kw_only=True):
+    """How long pods take to start, as the users of the API server see it."""
+
+    whole: Histogram
+    own: Histogram
+    first_with_network: Gauge
+
+
 class HousekeepingMetrics(Struct, frozen=True, kw_only=True):
     """Pods that came back with their UID, and pods that only the runtime had."""
 
     restarted: Counter
     orphaned: Counter
+    kept: Gauge
+    kept_failed: Gauge
 
 
 def register_pod_workers(registry: MetricRegistry) -> PodWorkerMetrics:
@@ -117,13 +128,52 @@ def register_admission(registry: MetricRegistry) -> AdmissionMetrics:
     )
 
 
-def register_housekeeping(registry: MetricRegistry) -> HousekeepingMetrics:
-    return HousekeepingMetrics(
-        restarted=registry.counter(
-            "kubelet_restarted_pods_total", "Pods that were removed and came back with the same UID.", (_STATIC,)
+def register_preparation(registry: MetricRegistry) -> Histogram:
+    return registry.histogram(
+        "klet_pod_preparation_step_duration_seconds",
+        "How long each step took that gives a pod what its containers need, in every pass that starts something.",
+        DEFAULT_BOUNDS,
+        (Label("step", STEPS),),
+        promise=None,
+    )
+
+
+def register_startups(registry: MetricRegistry) -> StartupMetrics:
+    return StartupMetrics(
+        whole=registry.histogram(
+            "kubelet_pod_start_total_duration_seconds",
+            "From the creation of a pod to the moment the API server shows that it runs.",
+            START_BOUNDS,
         ),
+        own=registry.histogram(
+            "kubelet_pod_start_sli_duration_seconds",
+            "The same, without pulls of images and init containers; pods with state do not count.",
+            START_BOUNDS,
+        ),
+        first_with_network=registry.gauge(
+            "kubelet_first_network_pod_start_sli_duration_seconds",
+            "The same of the first pod with a network of its own.",
+        ),
+    )
+
+
+def register_housekeeping(registry: MetricRegistry) -> HousekeepingMetrics:
+    restarted = registry.counter(
+        "kubelet_restarted_pods_total", "Pods that were removed and came back with the same UID.", (_STATIC,)
+    )
+    # As upstream, both series are there from the start.
+    for static in sorted(_STATIC.values):
+        restarted.add(static, by=0)
+    return HousekeepingMetrics(
+        restarted=restarted,
         orphaned=registry.counter(
             "kubelet_orphaned_runtime_pods_total", "Pods that ran in the runtime without being wanted by any source."
+        ),
+        kept=registry.gauge(
+            "kubelet_orphan_pod_cleaned_volumes", "Pods without a source that the latest pass began to remove."
+        ),
+        kept_failed=registry.gauge(
+            "kubelet_orphan_pod_cleaned_volumes_errors", "Pods without a source that could not be removed so far."
         ),
     )
 

@@ -10,7 +10,9 @@ from datetime import datetime
 from msgspec import Struct
 
 from klet.admission.verdicts import Reject
+from klet.aio.clock import Clock
 from klet.api.pod import Pod, PodStatus
+from klet.metrics import Histogram
 from klet.model.causes import CauseId
 from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import PodRuntimeStatus
@@ -43,6 +45,8 @@ class Stopped(Struct, frozen=True):
 class PreparationStep:
     """One thing that pods are given. A step overrides what it needs; an error fails only this pod's pass."""
 
+    name = "other"
+    """What metrics call it."""
     may_be_left_out = False
     """Whether `prepare` may be cancelled when the pod is to stop, because it leaves nothing half-done."""
 
@@ -65,8 +69,12 @@ class PreparationStep:
 class Preparation:
     """All steps, in their order."""
 
-    def __init__(self, steps: Sequence[PreparationStep], *, stopping_pods: StoppingPods) -> None:
+    def __init__(
+        self, steps: Sequence[PreparationStep], *, stopping_pods: StoppingPods, durations: Histogram, clock: Clock
+    ) -> None:
         self._steps = tuple(steps)
+        self._durations = durations
+        self._clock = clock
         self._stopping_pods = stopping_pods
 
     async def keep(self, synced: SyncedPod) -> StepIncomplete | Stopped | None:
@@ -85,8 +93,12 @@ class Preparation:
     async def prepare(self, pod: Pod, *, cause: CauseId | None) -> StepIncomplete | None:
         """Run all steps; raises PodStopping when the pod is to stop and a step was cancelled."""
         for step in self._steps:
+            began = self._clock.monotonic()
             work = step.prepare(pod, cause=cause)
-            held = await (self._stopping_pods.run(uid_of(pod), work) if step.may_be_left_out else work)
+            try:
+                held = await (self._stopping_pods.run(uid_of(pod), work) if step.may_be_left_out else work)
+            finally:
+                self._durations.observe(self._clock.monotonic() - began, step.name)
             if held is not None:
                 return held
         return None

@@ -26,6 +26,8 @@ AT_ONCE = datetime.min.replace(tzinfo=UTC)
 class NetworkStep(PreparationStep):
     """Holds pods back while the network of the runtime is not ready."""
 
+    name = "network"
+
     def __init__(self, *, network: RuntimeState, recorder: CauseRecorder) -> None:
         self._network = network
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
@@ -43,6 +45,8 @@ class NetworkStep(PreparationStep):
 
 class DirectoryStep(PreparationStep):
     """Makes a pod's directories. They stay until no source has the pod; its user namespace is released before."""
+
+    name = "directories"
 
     def __init__(self, *, directories: PodHostResources, recorder: CauseRecorder) -> None:
         self._directories = directories
@@ -64,6 +68,8 @@ class DirectoryStep(PreparationStep):
 class ObjectStep(PreparationStep):
     """Registers the objects that a pod refers to; an early step, so that they arrive while later steps run."""
 
+    name = "objects"
+
     def __init__(self, volumes: PodVolumes) -> None:
         self._volumes = volumes
 
@@ -74,6 +80,8 @@ class ObjectStep(PreparationStep):
 
 class VolumeStep(PreparationStep):
     """Waits until a pod has its volumes."""
+
+    name = "volumes"
 
     may_be_left_out = True
 
@@ -106,6 +114,8 @@ class VolumeStep(PreparationStep):
 
 class PullSecretStep(PreparationStep):
     """Records which pull secrets of a pod are missing. Its images are pulled without them."""
+
+    name = "pull_secrets"
 
     may_be_left_out = True
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.node import Node
+from klet.metrics import MetricRegistry
 from klet.model.causes import CauseRecorder
 from klet.model.roles import Allocations, NodeResources, ObjectReader
 from klet.volumes.attaching import AttachView
@@ -28,6 +29,7 @@ from klet.volumes.labels import LabelRules
 from klet.volumes.local_directories import Binder, LocalDirectories
 from klet.volumes.manager import VolumeDisk, VolumeManager
 from klet.volumes.media import ScratchRules
+from klet.volumes.metrics import register_volume_counts, register_volumes
 from klet.volumes.names import Layout
 from klet.volumes.owner_change import OwnerChanger
 from klet.volumes.plugin_board import PluginBoard
@@ -200,16 +202,19 @@ class ManagerPorts(Struct, frozen=True, kw_only=True):
     """How often volumes are brought up to date even if no change is known."""
     randomness: random.Random
     clock: Clock
+    registry: MetricRegistry
 
 
 def build_manager(ports: ManagerPorts) -> VolumeManager:
     boards = build_boards(ports.clock)
+    register_volume_counts(ports.registry, boards)
     view = AttachView(desired=boards.desired, find_node=ports.find_node, by_agent=ports.attaches)
     reconciler = MountReconciler(
         boards=boards,
         stages=_build_stages(ports, boards),
         attach_view=view,
         recorder=ports.recorder,
+        metrics=register_volumes(ports.registry),
         refresh=ports.refresh,
         randomness=ports.randomness,
         clock=ports.clock,

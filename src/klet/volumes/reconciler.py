@@ -25,6 +25,7 @@ from klet.volumes.attaching import AttachView
 from klet.volumes.device_stage import DeviceStage
 from klet.volumes.devices import NodeDevice
 from klet.volumes.expansion import VolumeExpander
+from klet.volumes.metrics import MeasuredKind, VolumeMetrics, kind_of
 from klet.volumes.names import MountKey, VolumeName
 from klet.volumes.operations import WHOLE, Operation, OperationBackoff, RunningOperations, whole
 from klet.volumes.pod_stage import PodStage, describe
@@ -71,6 +72,7 @@ class MountReconciler:
         stages: Stages,
         attach_view: AttachView,
         recorder: CauseRecorder,
+        metrics: VolumeMetrics,
         refresh: timedelta,
         randomness: random.Random,
         clock: Clock,
@@ -79,6 +81,7 @@ class MountReconciler:
         self._stages = stages
         self._attach_view = attach_view
         self._recorder = recorder
+        self._metrics = metrics
         self._refresh = refresh
         self._random = randomness
         self._clock = clock
@@ -86,6 +89,7 @@ class MountReconciler:
         self._running = RunningOperations()
         self._queue = WorkQueue[MountKey](clock=clock)
         self._busy: dict[PodUID, int] = {}
+        self._wanted_since: dict[MountKey, float] = {}
 
     async def run(self) -> None:
         """Run the operations until cancelled."""
@@ -97,6 +101,8 @@ class MountReconciler:
 
     def add(self, key: MountKey) -> None:
         """Handle a volume of a pod: its state may not be the desired one."""
+        if not self._boards.actual.is_mounted(key):
+            self._wanted_since.setdefault(key, self._clock.monotonic())
         self._queue.add(key)
 
     def add_device(self, name: VolumeName) -> None:
@@ -143,6 +149,8 @@ class MountReconciler:
         )
         match step:
             case Leave(until=until):
+                if desired is None:
+                    self._wanted_since.pop(key, None)
                 self._wake_at(key, until)
             case Unmount():
                 assert actual is not None  # there is nothing to unmount otherwise
@@ -200,27 +208,32 @@ class MountReconciler:
                 mounted = replace(mounted, refresh_at=self._plan_refresh(old_at))
             self._boards.actual.put(mounted)
             self._wake_at(key, mounted.refresh_at)
+            if (since := self._wanted_since.pop(key, None)) is not None:
+                self._metrics.mounted(kind_of(desired.plugin, desired.spec), seconds=self._clock.monotonic() - since)
 
         await self._run(
             whole(key.volume) if desired.is_staged else key,
             Operation.MAP if desired.spec.is_block else Operation.MOUNT,
             waiter=key,
+            kind=kind_of(desired.plugin, desired.spec),
             work=mount,
             describe_failure=partial(findings.mount_failed, desired),
         )
 
     async def _unmount(self, actual: ActualMount) -> None:
-        key = actual.key
+        key, device = actual.key, self._boards.devices.get(actual.key.volume)
 
         async def unmount() -> None:
             await self._stages.pods.unmount(actual)
             self._queue.forget(key)
+            self._wanted_since.pop(key, None)
             self.add_device(key.volume)
 
         await self._run(
             key,
             Operation.UNMAP if actual.is_block else Operation.UNMOUNT,
             waiter=key,
+            kind=kind_of(actual.plugin, None if device is None else device.spec),
             work=unmount,
             describe_failure=partial(self._unmount_failed, actual),
         )
@@ -242,6 +255,7 @@ class MountReconciler:
             whole(desired.key.volume),
             Operation.ATTACH if is_ours else Operation.VERIFY_ATTACHED,
             waiter=desired.key,
+            kind=kind_of(desired.plugin, desired.spec),
             work=attach,
             describe_failure=partial(findings.attach_failed if is_ours else findings.not_attached, desired),
         )
@@ -252,6 +266,7 @@ class MountReconciler:
             whole(device.name),
             Operation.EXPAND,
             waiter=desired.key,
+            kind=kind_of(desired.plugin, desired.spec),
             work=partial(self._stages.expander.expand_online, desired, device, mount_path=path),
             describe_failure=partial(findings.expansion_failed, desired),
         )
@@ -267,6 +282,7 @@ class MountReconciler:
             whole(device.name),
             Operation.UNMAP_DEVICE if device.spec.is_block else Operation.UNMOUNT_DEVICE,
             waiter=whole(device.name),
+            kind=kind_of(device.plugin, device.spec),
             work=unmount,
             describe_failure=partial(findings.device_failed, device, is_detach=False),
         )
@@ -276,6 +292,7 @@ class MountReconciler:
             whole(device.name),
             Operation.DETACH,
             waiter=whole(device.name),
+            kind=kind_of(device.plugin, device.spec),
             work=partial(self._stages.devices.detach, device),
             describe_failure=partial(findings.device_failed, device, is_detach=True),
         )
@@ -286,6 +303,7 @@ class MountReconciler:
         operation: Operation,
         *,
         waiter: MountKey,
+        kind: MeasuredKind,
         work: Callable[[], Awaitable[None]],
         describe_failure: DescribeFailure,
     ) -> None:
@@ -297,7 +315,8 @@ class MountReconciler:
         if not self._running.begin(turn, waiter=waiter):
             return
         try:
-            await work()
+            with self._metrics.measured(kind, operation, self._clock):
+                await work()
         except KletError as error:
             delay = self._backoff.failed(turn, operation, now=self._clock.monotonic())
             self._queue.add_after(waiter, delay)

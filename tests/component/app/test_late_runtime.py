@@ -151,7 +151,9 @@ def test_the_cgroup_driver_of_the_introduction(features, configured, expected):
             contact = FirstContact(runtime=client, endpoint="x", configured_driver=configured, clock=clock)
             assert (contact.found, contact.runtime_name()) == (None, "containerd")
             assert await contact.ask()
-            assert contact.found == RuntimeIntroduction("containerd", "1.6.20~fake", expected)
+            assert contact.found == RuntimeIntroduction(
+                "containerd", "1.6.20~fake", expected, is_losing_support="runtime_config" not in features
+            )
 
     run_virtual(story())
 

@@ -1,6 +1,8 @@
 """The metrics of the wired agent, read over its socket."""
 
 import asyncio
+import json
+from pathlib import Path
 
 import aiohttp
 
@@ -36,3 +38,24 @@ async def test_running_pods_and_started_sandboxes_are_counted(tmp_path):
     assert metrics["kubelet_started_pods_errors_total"] == 0
     assert metrics["kubelet_started_pods_total"] == 2
     assert metrics['kubelet_runtime_operations_total{operation_type="run_podsandbox"}'] == 2
+    assert metrics["kubelet_pod_start_sli_duration_seconds_count"] == 0
+    assert metrics['kubelet_restarted_pods_total{static="true"}'] == 0
+    assert metrics['workqueue_depth{name="kubelet_log_rotate_manager"}'] == 0
+    assert metrics['klet_pod_preparation_step_duration_seconds_count{step="cgroup"}'] == 2
+
+
+def upstream_families() -> dict[str, tuple[str, tuple[str, ...]]]:
+    found = json.loads((Path(__file__).parents[2] / "data/upstream_metrics.json").read_text())["/metrics"]
+    return {name: (family["type"], tuple(family["labels"])) for name, family in found.items()}
+
+
+async def test_what_upstream_has_too_has_its_type_and_labels(tmp_path):
+    clock = SystemClock()
+    machine = SimulatedNode(clock=clock, runtime=FakeRuntime(start=clock.now()))
+    async with machine.run_agent(DrivenPodSource(), socket=tmp_path / "klet.sock") as running:
+        own = {name: (kind, labels) for name, kind, labels in running.agent.metrics.agent.families()}
+    theirs = upstream_families()
+    both = own.keys() & theirs.keys()
+    assert {name: own[name] for name in both} == {name: theirs[name] for name in both}
+    assert {name for name in own.keys() - both if not name.startswith("klet_")} == set()
+    assert len(both) >= 80

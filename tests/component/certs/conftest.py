@@ -34,6 +34,7 @@ from klet.kube.client import KubeClient
 from klet.kube.credentials import Credentials
 from klet.kube.throttle import Unlimited
 from klet.kube.transport import Transport
+from klet.metrics import MetricRegistry
 from klet.testing.clock import FastClock
 
 NODE = "edge-1"
@@ -157,6 +158,7 @@ def cluster(authority: Authority) -> Iterator[SecureCluster]:
 def tools() -> Iterator[CertificateTools]:
     clock, threads = FastClock(), Threads(limit=2)
     yield CertificateTools(
+        registry=MetricRegistry(),
         maker=CertificateMaker(clock=clock),
         threads=threads,
         clock=clock,

@@ -31,10 +31,12 @@ from klet.aio.threads import Threads
 from klet.certs.identity import CertificateTools, IdentitySettings, open_identity
 from klet.certs.maker import CertificateMaker
 from klet.journal.memory import MemoryJournal
+from klet.metrics import MetricRegistry
 
 async def main(home):
     clock = SystemClock()
     tools = CertificateTools(
+        registry=MetricRegistry(),
         maker=CertificateMaker(clock=clock),
         threads=Threads(limit=1),
         clock=clock,

@@ -27,6 +27,7 @@ from klet.kube.informer import InformerSettings
 from klet.kube.kubeconfig import load_kubeconfig
 from klet.kube.throttle import Unlimited
 from klet.kube.watch import Watcher, WatchScope
+from klet.metrics import MetricRegistry
 from klet.testing.clock import ManualClock
 
 PROMPTLY = 30
@@ -232,6 +233,7 @@ class Served:
             api=self.api,
             user=self.shelf,
             tools=CertificateTools(
+                registry=MetricRegistry(),
                 maker=self.maker,
                 threads=self.threads,
                 clock=self.clock,

@@ -22,6 +22,7 @@ from klet.journal.memory import MemoryJournal
 from klet.kube.errors import NotFound
 from klet.kube.informer import Informer, InformerSettings
 from klet.kube.watch import WatchScope
+from klet.metrics import MetricRegistry
 from klet.model.causes import Finding, FindingSubject
 from klet.model.pods import uid_of
 from klet.model.reasons import Reason
@@ -30,6 +31,7 @@ from klet.pods.mirrors import LEAVING, MirrorKeeper
 from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
 from klet.status.manager import SWEEP, PodGone, StatusManager
+from klet.status.metrics import register_statuses
 from klet.status.pod_api import ApiPods
 from klet.testing.builders import make_pod
 
@@ -56,6 +58,7 @@ class Bench:
         self.running: set[str] = set()
         self.looks_left = 0
         self.publisher = StatusManager(
+            delays=register_statuses(MetricRegistry()),
             board=self.board,
             pods=self.pods,
             api=ApiPods(client=cluster.client, pods=self.followed),

@@ -18,12 +18,14 @@ from klet.events.recorder import EventingRecorder, EventWriter
 from klet.journal.memory import MemoryJournal
 from klet.kube.informer import Informer, InformerSettings
 from klet.kube.watch import WatchScope
+from klet.metrics import MetricRegistry
 from klet.model.causes import Finding, FindingSubject
 from klet.model.pods import uid_of
 from klet.model.reasons import Reason
 from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
 from klet.status.manager import StatusManager
+from klet.status.metrics import register_statuses
 from klet.status.pod_api import ApiPods
 from klet.testing.builders import make_pod
 
@@ -47,6 +49,7 @@ class Stopped:
         settings = InformerSettings(cluster.client, cluster.watcher, clock, random.Random(1))
         self.followed = Informer(struct=Pod, scope=WatchScope(), settings=settings)
         self.statuses = StatusManager(
+            delays=register_statuses(MetricRegistry()),
             board=self.board,
             pods=self.pods,
             api=ApiPods(client=cluster.client, pods=self.followed),

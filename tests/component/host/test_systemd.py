@@ -6,11 +6,13 @@ from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.host.cgroups.layout import CgroupMode
 from klet.host.cgroups.manager import CgroupManager
+from klet.host.cgroups.metrics import register_cgroups
 from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import CgroupResources
 from klet.host.cgroups.systemd import SystemdUnits
 from klet.host.errors import SystemdError, SystemdTimeout, SystemdUnavailable
 from klet.host.systemd_bus import SystemdConnection, parse_version
+from klet.metrics import MetricRegistry
 from klet.testing.cgroups import MemoryHierarchy
 from klet.testing.systemd import FakeSystemd
 
@@ -43,7 +45,13 @@ def hierarchy():
 async def cgroups(bus, hierarchy):
     threads = Threads(limit=1)
     units = SystemdUnits(bus=bus, mode=CgroupMode.UNIFIED)
-    yield CgroupManager(hierarchy=hierarchy, units=units, threads=threads, clock=SystemClock())
+    yield CgroupManager(
+        hierarchy=hierarchy,
+        units=units,
+        threads=threads,
+        clock=SystemClock(),
+        durations=register_cgroups(MetricRegistry()),
+    )
     threads.close()
 
 

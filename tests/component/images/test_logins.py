@@ -20,6 +20,7 @@ from klet.journal.memory import MemoryJournal
 from klet.metrics import MetricRegistry
 from klet.model.images import ImageUser, MissingImage, PresentImage
 from klet.model.objects import ObjectMissing
+from klet.model.pull_times import PullTimes
 from klet.model.stopping_pods import StoppingPods
 from klet.testing.builders import make_container, make_pod
 from klet.testing.clock import ManualClock
@@ -69,6 +70,7 @@ class Bench:
         self.secrets = Secrets()
         self.journal = MemoryJournal(clock=clock)
         self.manager = ImageManager(
+            times=PullTimes(),
             metrics=register_images(MetricRegistry()),
             images=client,
             logins=PullSecrets(secrets=self.secrets, node=NoNodeLogins()),

@@ -20,6 +20,7 @@ from klet.metrics import MetricRegistry
 from klet.model.causes import Finding
 from klet.model.images import ImageUser, MissingImage, PresentImage
 from klet.model.pods import PodUID
+from klet.model.pull_times import PullTimes
 from klet.model.reasons import EventType, Reason
 from klet.model.stopping_pods import PodStopping, StoppingPods
 from klet.testing.builders import make_container, make_pod
@@ -87,6 +88,7 @@ class Bench:
 
     def _build_manager(self) -> ImageManager:
         return ImageManager(
+            times=PullTimes(),
             metrics=register_images(MetricRegistry()),
             images=self._client,
             logins=NoLogins(),

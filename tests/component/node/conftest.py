@@ -14,12 +14,14 @@ from klet.allocation.book import AllocationBook
 from klet.api.coordination import Lease
 from klet.api.node import Node
 from klet.app.cluster.node import ReportPorts, ReportSettings, build_node_reporting
+from klet.app.metrics import open_metrics
 from klet.embedded.server import EmbeddedApi
 from klet.journal.memory import MemoryJournal
 from klet.kube.client import KubeClient
 from klet.kube.informer import Informer
 from klet.kube.node_informers import build_informers
 from klet.kube.watch import WatchScope
+from klet.metrics import MetricRegistry
 from klet.node.board import NodeBoard
 from klet.node.lease import LeaseKeeper
 from klet.node.pod_cidrs import PodCidrs, RuntimeCidrs
@@ -155,6 +157,7 @@ def build_agent(cluster, settings: ReportSettings) -> Agent:
 
     volumes = build_manager(
         ManagerPorts(
+            registry=MetricRegistry(),
             plugins=(disks,),
             allocations=AllocationBook(),
             disk=MemoryVolumes(),
@@ -181,6 +184,7 @@ def build_agent(cluster, settings: ReportSettings) -> Agent:
         recorder=journal,
         clock=clock,
         randomness=chance,
+        metrics=open_metrics(architecture="amd64"),
     )
     reporting = build_node_reporting(
         settings,

@@ -81,6 +81,10 @@ MIRROR_UID = "web-mirror-uid"
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
+async def refresh_nothing():
+    """Read nothing: these agents have no disk."""
+
+
 class EmptySummaries:
     """A node of which nothing is known but its name."""
 
@@ -314,7 +318,7 @@ class Kubelet:
             HealthRoutes(checks=self.health.checks(), metrics=register_health(MetricRegistry())),
             StreamRoutes(pods=self.pods, running=running, runtime=client),
             NodeRoutes(configuration=b'{"port":10250}', running=running),
-            MetricRoutes(metrics=open_metrics(architecture="amd64")),
+            MetricRoutes(metrics=open_metrics(architecture="amd64"), refresh=refresh_nothing),
             UsageRoutes(usage=Usage(), started=1_700_000_000.75, clock=SystemClock()),
             StatsRoutes(summaries=EmptySummaries()),
         )

@@ -15,6 +15,7 @@ from klet.certs.maker import AuthorityFiles, CertificateMaker
 from klet.embedded.signer import ClusterSigner
 from klet.journal.memory import MemoryJournal
 from klet.kube.informer import InformerSettings
+from klet.metrics import MetricRegistry
 from klet.testing.clock import FastClock
 
 PROMPTLY = 30
@@ -53,6 +54,7 @@ async def test_an_expired_requested_certificate_is_not_shown(start, pki):
 async def test_requested_certificates_are_served_as_they_come(start, cluster, pki, tmp_path, logged):
     clock, threads = FastClock(), Threads(limit=1)
     tools = CertificateTools(
+        registry=MetricRegistry(),
         maker=CertificateMaker(clock=clock),
         threads=threads,
         clock=clock,

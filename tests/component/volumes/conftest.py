@@ -20,6 +20,7 @@ from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.host.inotify import watch_directory
 from klet.host.project_quotas import NoQuotas
 from klet.kube.informer import InformerSettings
+from klet.metrics import MetricRegistry
 from klet.model.causes import CauseId, Finding
 from klet.model.objects import ObjectMissing
 from klet.objectcache.claims import StandaloneClaims
@@ -111,6 +112,7 @@ class VolumeNode:
         )
         self.volumes = build_manager(
             ManagerPorts(
+                registry=MetricRegistry(),
                 plugins=build_plugins(ports),
                 allocations=AllocationBook(),
                 disk=PodDirectories(layout=Layout(root), threads=threads),

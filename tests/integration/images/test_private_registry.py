@@ -16,6 +16,7 @@ from klet.journal.memory import MemoryJournal
 from klet.metrics import MetricRegistry
 from klet.model.images import MissingImage, PresentImage
 from klet.model.objects import ObjectMissing
+from klet.model.pull_times import PullTimes
 from klet.model.stopping_pods import StoppingPods
 from klet.testing.builders import make_container, make_pod
 from klet.wire import cri_v1_pb2
@@ -43,6 +44,7 @@ async def ensure(cri, image, secrets, *names):
     clock = SystemClock()
     journal = MemoryJournal(clock=clock)
     manager = ImageManager(
+        times=PullTimes(),
         metrics=register_images(MetricRegistry()),
         images=cri,
         logins=PullSecrets(secrets=secrets, node=NoNodeLogins()),

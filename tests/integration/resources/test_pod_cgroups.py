@@ -11,8 +11,10 @@ from klet.aio.threads import Threads
 from klet.host.cgroups.discover import find_hierarchy, find_hugepage_sizes
 from klet.host.cgroups.layout import CgroupMode
 from klet.host.cgroups.manager import CgroupManager, NoUnits
+from klet.host.cgroups.metrics import register_cgroups
 from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import CgroupResources
+from klet.metrics import MetricRegistry
 from klet.model.allocation import desired_allocation
 from klet.model.pods import PodUID
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
@@ -46,7 +48,13 @@ def hierarchy():
 @pytest.fixture
 def cgroups(hierarchy):
     threads = Threads(limit=1)
-    yield CgroupManager(hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=SystemClock())
+    yield CgroupManager(
+        hierarchy=hierarchy,
+        units=NoUnits(),
+        threads=threads,
+        clock=SystemClock(),
+        durations=register_cgroups(MetricRegistry()),
+    )
     threads.close()
 
 

@@ -19,6 +19,7 @@ from klet.host import mounts
 from klet.host.loop_devices import LoopDevices
 from klet.host.mounts import Propagation
 from klet.host.project_quotas import NoQuotas
+from klet.metrics import MetricRegistry
 from klet.model.objects import IssuedToken
 from klet.objectcache.claims import StandaloneClaims
 from klet.objectcache.trust_bundles import NoTrustBundles
@@ -100,6 +101,7 @@ class MountingNode:
         directories = PodDirectories(layout=Layout(root), threads=threads)
         self.volumes = build_manager(
             ManagerPorts(
+                registry=MetricRegistry(),
                 plugins=build_plugins(ports),
                 allocations=AllocationBook(),
                 disk=directories,

@@ -8,9 +8,11 @@ from klet.aio.clock import LoopClock
 from klet.api.meta import Status
 from klet.journal.memory import MemoryJournal
 from klet.kube.errors import ApiError, Forbidden
+from klet.metrics import MetricRegistry
 from klet.model.causes import Finding, FindingSubject
 from klet.model.reasons import Reason
 from klet.node.board import NodeBoard
+from klet.node.metrics import StartupTimes
 from klet.node.registrar import NodeRegistrar
 from klet.testing.loop import EPOCH, run_virtual
 
@@ -34,6 +36,9 @@ def register(api, composer_of, errors=lambda _passed: NOT_READY):
             reset_devices=lambda: False,
             errors=lambda: errors(clock.now() - EPOCH),
             board=board,
+            times=StartupTimes(
+                registry=MetricRegistry(), board=board, booted_at=lambda: None, started_at=EPOCH, clock=clock
+            ),
             recorder=journal,
             clock=clock,
         )

@@ -5,10 +5,12 @@ import pytest
 from klet.aio.threads import Threads
 from klet.host.cgroups.layout import CgroupMode
 from klet.host.cgroups.manager import CgroupManager
+from klet.host.cgroups.metrics import register_cgroups
 from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import CgroupResources
 from klet.host.cgroups.systemd import SystemdUnits
 from klet.host.errors import CgroupError
+from klet.metrics import MetricRegistry
 from klet.model.allocation import desired_allocation
 from klet.model.pods import PodUID
 from klet.resources.cgroup_values import PodCgroupRules
@@ -143,7 +145,13 @@ class MemoryBus:
 async def test_slices(hierarchy):
     bus, threads = MemoryBus(), Threads(limit=1)
     units = SystemdUnits(bus=bus, mode=CgroupMode.UNIFIED)
-    cgroups = CgroupManager(hierarchy=hierarchy, units=units, threads=threads, clock=ManualClock())
+    cgroups = CgroupManager(
+        hierarchy=hierarchy,
+        units=units,
+        threads=threads,
+        clock=ManualClock(),
+        durations=register_cgroups(MetricRegistry()),
+    )
     pods = PodCgroups(cgroups=cgroups, kubepods=KUBEPODS, rules=PodCgroupRules())
     await pods.ensure(FULL, desired_allocation(FULL))
     unit = "kubepods-podb_2.slice"

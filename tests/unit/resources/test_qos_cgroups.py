@@ -6,10 +6,12 @@ import pytest
 
 from klet.aio.threads import Threads
 from klet.host.cgroups.manager import CgroupManager, NoUnits
+from klet.host.cgroups.metrics import register_cgroups
 from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import CgroupResources
 from klet.host.cgroups.usage import CgroupMemoryUsage, CgroupUsage
 from klet.host.errors import CgroupError
+from klet.metrics import MetricRegistry
 from klet.model.allocation import desired_allocation
 from klet.resources.cgroup_values import QosRules
 from klet.resources.qos_cgroups import NoQosCgroups, QosCgroups
@@ -134,7 +136,15 @@ class TornHierarchy(MemoryHierarchy):
 
 async def test_what_has_lost_a_part_is_made_whole_before_it_is_written():
     hierarchy, threads = TornHierarchy(), Threads(limit=1)
-    qos = made(CgroupManager(hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=ManualClock()))
+    qos = made(
+        CgroupManager(
+            hierarchy=hierarchy,
+            units=NoUnits(),
+            threads=threads,
+            clock=ManualClock(),
+            durations=register_cgroups(MetricRegistry()),
+        )
+    )
     await qos.start()
     hierarchy.torn.add(BURSTABLE)
     await qos.update([burstable()])

@@ -1,22 +1,49 @@
 """When cgroups are read, and which rate they are shown with."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from klet.model.runtime import PodRuntimeStatus, SandboxRecord
 from klet.model.stats import CgroupLevel, CpuCounters
 from klet.simulation.fake_usage import MemoryUsageHost
 from klet.stats.collector import SHORT_SPAN, StatsCollector, StatsSettings
+from klet.stats.sandbox_images import SandboxImages
 from klet.testing.clock import ManualClock
+from klet.wire import cri_v1_pb2 as pb
 
 SECOND = 1_000_000_000
 POD = "/kubepods/poduid"
 
 
-class NoPods:
+SANDBOX = "5" * 64
+ON_HOST = PodRuntimeStatus(
+    uid="uid",
+    name="web",
+    namespace="default",
+    sandboxes=(
+        SandboxRecord(
+            id=SANDBOX, attempt=0, ready=True, created_at=datetime(2026, 1, 1, tzinfo=UTC), host_network=True
+        ),
+    ),
+)
+
+
+class Pods:
+    def __init__(self, *pods):
+        self._pods = {pod.uid: pod for pod in pods}
+
     def pods(self):
-        return {}
+        return self._pods
+
+
+class NamedSandboxes:
+    """A runtime that gives every sandbox the same image."""
+
+    async def pod_sandbox_status(self, request):
+        assert request.verbose
+        return pb.PodSandboxStatusResponse(info={"info": '{"image":"pause:1"}'})
 
 
 @pytest.fixture
@@ -31,8 +58,17 @@ def host(clock):
 
 @pytest.fixture
 def collector(host, clock):
+    return make_collector(host, clock)
+
+
+def make_collector(host, clock, *pods):
     return StatsCollector(
-        host=host, seen=NoPods(), settings=StatsSettings(), pods_root=lambda: "/kubepods", clock=clock
+        host=host,
+        seen=Pods(*pods),
+        images=SandboxImages(runtime=NamedSandboxes(), clock=clock),
+        settings=StatsSettings(),
+        pods_root=lambda: "/kubepods",
+        clock=clock,
     )
 
 
@@ -116,3 +152,16 @@ async def test_cgroups_of_pods_and_of_the_system_are_found(collector, host, cloc
         "/kubepods": CgroupLevel.PODS,
         POD: CgroupLevel.POD,
     }
+
+
+async def test_a_sandbox_on_the_network_of_the_host_has_that_network_and_its_image(host, clock):
+    for path in (POD, f"{POD}/{SANDBOX}"):
+        host.put(path, cpu=CpuCounters(0))
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(make_collector(host, clock, ON_HOST).snapshot())
+        await clock.run(SHORT_SPAN)
+    snapshot = task.result()
+    found = snapshot.by_path()[f"{POD}/{SANDBOX}"]
+    assert found.cgroup.image == "pause:1"
+    assert found.network is not None
+    assert snapshot.by_path()[POD].network is None

@@ -1,7 +1,6 @@
 from datetime import UTC, datetime
 
 import pytest
-from msgspec.structs import replace
 
 from klet.model.runtime import ContainerRecord, PodRuntimeStatus, RuntimeContainerState, SandboxRecord
 from klet.model.stats import CgroupIdentity, CgroupLevel, SystemCgroups
@@ -37,7 +36,13 @@ def pod(path):
 
 def sandbox(path):
     return CgroupIdentity(
-        path=path, level=CgroupLevel.SANDBOX, container_id=SANDBOX, namespace="default", pod="web", pod_uid=UID
+        path=path,
+        level=CgroupLevel.SANDBOX,
+        container_id=SANDBOX,
+        image="pause:1",
+        namespace="default",
+        pod="web",
+        pod_uid=UID,
     )
 
 
@@ -88,12 +93,11 @@ def of(level):
     ],
 )
 def test_a_cgroup_is_known_by_its_path(path, root, expected):
-    found = identify(path, system=SystemCgroups(pods=root), owners=find_owners(PODS), pods=PODS)
+    found = identify(
+        path, system=SystemCgroups(pods=root), owners=find_owners(PODS, sandbox_images={SANDBOX: "pause:1"}), pods=PODS
+    )
     assert found == expected(path)
 
 
-def test_only_a_sandbox_with_a_network_of_its_own_has_one():
-    on_host = replace(POD, sandboxes=(replace(POD.sandboxes[0], host_network=True),))
-    assert find_owners(PODS)[SANDBOX].has_network
-    assert not find_owners({UID: on_host})[SANDBOX].has_network
-    assert not find_owners(PODS)[CONTAINER].has_network
+def test_a_sandbox_whose_image_is_not_known_has_none():
+    assert find_owners(PODS, sandbox_images={})[SANDBOX].image == ""

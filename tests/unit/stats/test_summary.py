@@ -146,6 +146,29 @@ def test_the_short_form_has_cpu_memory_and_swap_alone():
 
 
 @pytest.mark.parametrize(
+    ("memory", "swap"),
+    [
+        pytest.param(MEMORY, SwapStats(time=AT, swap_available_bytes=45, swap_usage_bytes=5), id="a limit"),
+        pytest.param(
+            replace(MEMORY, swap_limit=NO_LIMIT),
+            SwapStats(time=AT, swap_available_bytes=0, swap_usage_bytes=5),
+            id="without a limit nothing is left",
+        ),
+        pytest.param(
+            None, SwapStats(time=NOW, swap_available_bytes=0, swap_usage_bytes=0), id="without a memory controller"
+        ),
+    ],
+)
+def test_in_the_short_form_swap_of_a_container_has_no_gaps(memory, swap):
+    own = cgroup("/kubepods/poduid", CgroupLevel.POD, pod_uid="uid", memory=memory)
+    of = cgroup("/c", CgroupLevel.CONTAINER, container_id="id-main", memory=memory)
+    [found] = summarize(own, of, pods=[pod(record("main"))]).pods
+    assert found.containers[0].swap == swap
+    [whole] = summarize(own, of, pods=[pod(record("main"))], disks=disks()).pods
+    assert whole.containers[0].swap == whole.swap == found.swap
+
+
+@pytest.mark.parametrize(
     ("limit", "available"),
     [
         pytest.param(200, 120, id="what is left"),

@@ -11,6 +11,7 @@ from klet.aio.broadcast import DEFAULT_LIMIT
 from klet.api.codec import convert
 from klet.api.pod import PodStatus
 from klet.kube.watch import WATCH_LAG
+from klet.metrics import MetricRegistry
 from klet.model.pods import PodUID, uid_of
 from klet.model.verbosity import CHANGES
 from klet.pods.store import PodStore
@@ -22,6 +23,7 @@ from klet.status.manager import (
     PodApiError,
     StatusManager,
 )
+from klet.status.metrics import register_statuses
 from klet.testing.builders import make_pod
 from klet.testing.clock import ManualClock
 
@@ -90,9 +92,11 @@ class Node:
         self.clock = ManualClock()
         self.pods, self.api = PodStore(), api or PatchedPods()
         self.board = StatusBoard(clock=self.clock)
+        self.registry = MetricRegistry()
 
     def build(self):
         return StatusManager(
+            delays=register_statuses(self.registry),
             board=self.board,
             pods=self.pods,
             api=self.api,
@@ -295,3 +299,16 @@ async def test_a_status_that_was_written_is_logged_from_verbosity_3_on(caplog):
         await node.report("Running", 1)
     [line] = [each for each in caplog.records if each.message == "Status for pod updated successfully"]
     assert (line.levelno, line.pod) == (CHANGES, "p-0_default(u-0)")
+
+
+async def test_the_time_from_the_first_change_to_the_write_is_measured():
+    node = Node()
+    async with node.publishing() as publisher:
+        await node.report("Pending", 1)
+        assert publisher.queue_length == 1
+        await node.clock.run(timedelta(milliseconds=250))
+        await node.report("Running", 1)
+        assert publisher.queue_length == 0
+    lines = node.registry.write().decode().splitlines()
+    assert "kubelet_pod_status_sync_duration_seconds_sum 0.25" in lines
+    assert "kubelet_pod_status_sync_duration_seconds_count 1" in lines

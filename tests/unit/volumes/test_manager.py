@@ -10,8 +10,10 @@ from klet.aio.broadcast import Broadcast
 from klet.allocation.book import AllocationBook
 from klet.api.quantity import Quantity
 from klet.errors import KletError
+from klet.metrics import MetricRegistry
 from klet.model.allocation import PodAllocation
 from klet.model.objects import ObjectKind, ObjectRef
+from klet.model.pods import uid_of
 from klet.objectcache.claims import StandaloneClaims
 from klet.testing.clock import START
 from klet.testing.devices import MemoryDevices
@@ -101,8 +103,10 @@ class Node:
         self.plain, self.shown = Plain(), Shown()
         self.notes = Notes()
         self.allocations = AllocationBook()
+        self.registry = MetricRegistry()
         self.volumes = build_manager(
             ManagerPorts(
+                registry=self.registry,
                 plugins=(self.plain, self.shown),
                 allocations=self.allocations,
                 disk=PodDirectories(layout=Layout(machine.root), threads=machine.threads),
@@ -425,3 +429,29 @@ async def test_the_keeper_hands_changes_on(node, pod_with):
         await node.settle()
         assert len(node.shown.ups) == 3
         task.cancel()
+
+
+async def test_operations_and_volumes_are_counted(node, pod_with):
+    def counted(family):
+        lines = node.registry.write().decode().splitlines()
+        return {line.removeprefix(family) for line in lines if line.startswith(family) and not line.endswith(" 0")}
+
+    plugin = 'volume_plugin="kubernetes.io/configmap"'
+    node.shown.error = 'configmap "cfg" not found'
+    pod = pod_with(CONFIG)
+    node.volumes.process(pod)
+    await node.settle()
+    labels = f'migrated="false",operation_name="volume_mount",status="fail-unknown",{plugin}'
+    assert counted("storage_operation_duration_seconds_count") == {f"{{{labels}}} 1"}
+    assert counted("volume_manager_total_volumes") == {
+        '{plugin_name="kubernetes.io/configmap",state="desired_state_of_world"} 1'
+    }
+    node.shown.error = ""
+    await node.settle(timedelta(milliseconds=500))
+    of_plugin = 'operation_name="overall_volume_mount",plugin_name="kubernetes.io/configmap"'
+    assert counted("volume_operation_total_seconds_sum") == {f"{{{of_plugin}}} 0.5"}
+    assert len(counted("volume_manager_total_volumes")) == 2
+    await node.outcome(node.volumes.wait_for_unmount(uid_of(pod)))
+    operations = counted("storage_operation_duration_seconds_count")
+    assert f'{{migrated="false",operation_name="volume_unmount",status="success",{plugin}}} 1' in operations
+    assert counted("volume_manager_total_volumes") == set()

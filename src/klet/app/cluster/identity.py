@@ -74,6 +74,7 @@ async def open_requested_serving(
 
 def _tools(base: BasePorts) -> CertificateTools:
     return CertificateTools(
+        registry=base.metrics.agent,
         maker=CertificateMaker(clock=base.clock),
         threads=base.threads,
         clock=base.clock,

@@ -184,6 +184,7 @@ def build_cluster_parts(cluster: Cluster, ports: Ports, agent: Agent) -> Cluster
             recorder=ports.recorder,
             clock=ports.clock,
             randomness=ports.randomness,
+            metrics=ports.metrics,
         ),
         health=agent.runtime,
         volumes=agent.volumes,
@@ -226,4 +227,4 @@ def build_cluster_parts(cluster: Cluster, ports: Ports, agent: Agent) -> Cluster
     if cluster.reports.registers:
         later = (AfterRegistration(parts=later, board=node.board, clock=ports.clock),)
     # One of the parts for drivers ends the agent if it cannot do its work, so it is not within another part.
-    return ClusterParts(parts=(node.reporter, images, *drivers, *later), publishers=pods.publishers)
+    return ClusterParts(parts=(node.reporter, node.startup, images, *drivers, *later), publishers=pods.publishers)

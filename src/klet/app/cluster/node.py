@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct, field
 
@@ -14,11 +14,13 @@ from klet.config.command_line import Settings
 from klet.host.machine.cache import FactReader
 from klet.kube.client import KubeClient
 from klet.kube.informer import Informer
+from klet.metrics import AgentMetrics
 from klet.model.causes import CauseRecorder
 from klet.node.board import NodeBoard
 from klet.node.bridge_network import BridgeNames, BridgeNetwork
 from klet.node.composer import NodeComposer
 from klet.node.lease import LeaseKeeper, LeaseTerms
+from klet.node.metrics import StartupTimes
 from klet.node.pod_cidrs import CidrUser, PodCidrs, RuntimeCidrs
 from klet.node.registrar import NodeRegistrar
 from klet.node.reporter import ReportTimer, StatusReporter
@@ -53,6 +55,7 @@ class ReportPorts(Struct, frozen=True, kw_only=True):
     recorder: CauseRecorder
     clock: Clock
     randomness: random.Random
+    metrics: AgentMetrics
 
 
 class NodeReporting(Struct, frozen=True, kw_only=True):
@@ -63,6 +66,7 @@ class NodeReporting(Struct, frozen=True, kw_only=True):
     sync: StatusSync
     reporter: StatusReporter
     lease: LeaseKeeper
+    startup: StartupTimes
 
 
 def cut_report_settings(given: Settings, node: NodeSettings) -> ReportSettings:
@@ -101,6 +105,13 @@ def build_node_reporting(
     composer = NodeComposer(
         inputs=inputs, cidrs=cidrs, reported_in_use=volumes.mark_reported_in_use, settings=settings.node
     )
+    startup = StartupTimes(
+        registry=ports.metrics.agent,
+        board=board,
+        booted_at=lambda: ports.machine.info().booted_at,
+        started_at=datetime.fromtimestamp(ports.metrics.process_started, UTC),
+        clock=clock,
+    )
     registrar = NodeRegistrar(
         api=ports.api,
         initial=composer,
@@ -108,6 +119,7 @@ def build_node_reporting(
         # Storage is ready after the registration at the earliest: a CSINode belongs to a Node.
         errors=inputs.runtime_errors,
         board=board,
+        times=startup,
         recorder=recorder,
         clock=clock,
     )
@@ -139,7 +151,7 @@ def build_node_reporting(
         clock=clock,
         randomness=randomness,
     )
-    return NodeReporting(board=board, registrar=registrar, sync=sync, reporter=reporter, lease=lease)
+    return NodeReporting(board=board, registrar=registrar, sync=sync, reporter=reporter, lease=lease, startup=startup)
 
 
 def build_pod_cidrs(given: Settings, base: BasePorts) -> PodCidrs:

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from klet.app.cluster.connection import ClusterClients
 from klet.app.cluster.offline import build_offline_parts
+from klet.app.metrics import register_queues
 from klet.app.wiring import Agent
 from klet.certs.maker import CertificateMaker
 from klet.certs.pod_certificates.board import PodCertificates
@@ -18,6 +19,7 @@ from klet.pods.mirror_api import ApiMirrors
 from klet.pods.mirrors import MirrorKeeper
 from klet.sources.api import ApiSource
 from klet.status.manager import StatusManager
+from klet.status.metrics import register_statuses
 from klet.status.pod_api import ApiPods
 
 
@@ -54,6 +56,7 @@ def build_pod_parts(
         pods=agent.pods,
         api=ApiPods(client=clients.main, pods=informers.pods),
         may_run=agent.queries.could_have_running_containers,
+        delays=register_statuses(agent.metrics.agent),
         clock=clock,
     )
     mirrors = MirrorKeeper(
@@ -70,6 +73,7 @@ def build_pod_parts(
         clock=clock,
         randomness=randomness,
     )
+    register_queues(agent.metrics.agent, {"statuses": lambda: publisher.queue_length, "events": lambda: events.waiting})
     source = ApiSource(node=informers.node, pods=informers.pods, sink=sink, recorder=recorder)
     return PodParts(others=(source, mirrors, *offline_parts), publishers=(publisher, events))
 

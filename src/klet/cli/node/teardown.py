@@ -32,6 +32,7 @@ from klet.host.cgroups.discover import find_hierarchy
 from klet.host.cgroups.hierarchy import Hierarchy
 from klet.host.cgroups.layout import CgroupMode, detect_layout
 from klet.host.cgroups.manager import CgroupManager, NoUnits
+from klet.host.cgroups.metrics import register_cgroups
 from klet.host.cgroups.names import parse_cgroupfs
 from klet.host.cgroups.v2 import V2Hierarchy
 from klet.host.files import remove_content, remove_file, remove_tree, write_text
@@ -39,6 +40,7 @@ from klet.host.filesystems import is_mount_root
 from klet.host.mountinfo import is_bound_on_itself
 from klet.host.mounts import list_mounts, unmount, unmount_tree
 from klet.host.processes import run_process
+from klet.metrics import MetricRegistry
 
 SHIM = "containerd-shim-runc-v2"
 TASKS = "io.containerd.runtime.v2.task"
@@ -127,7 +129,13 @@ class Teardown:
         threads = Threads(limit=2)
         try:
             managers = [
-                CgroupManager(hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=self._clock)
+                CgroupManager(
+                    hierarchy=hierarchy,
+                    units=NoUnits(),
+                    threads=threads,
+                    clock=self._clock,
+                    durations=register_cgroups(MetricRegistry()),
+                )
                 for hierarchy in _hierarchies()
             ]
             for cgroups in managers:

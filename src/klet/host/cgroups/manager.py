@@ -6,7 +6,8 @@ Upstream's CgroupManager, and the killing half of its pod container manager.
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import ParamSpec, Protocol, TypeVar
 
@@ -19,6 +20,7 @@ from klet.host.cgroups.names import CgroupDriver, CgroupName, cgroup_path, parse
 from klet.host.cgroups.resources import CgroupResources
 from klet.host.cgroups.usage import CgroupUsage
 from klet.host.errors import CgroupBusy, CgroupError, CgroupMissing, CgroupNameError, FileError
+from klet.metrics import Histogram
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +94,10 @@ class LateUnits:
 class CgroupManager:
     """Makes, writes, reads and removes cgroups."""
 
-    def __init__(self, *, hierarchy: Hierarchy, units: Units, threads: Threads, clock: Clock) -> None:
+    def __init__(
+        self, *, hierarchy: Hierarchy, units: Units, threads: Threads, clock: Clock, durations: Histogram
+    ) -> None:
+        self._durations = durations
         self._hierarchy = hierarchy
         self._units = units
         self._threads = threads
@@ -129,14 +134,15 @@ class CgroupManager:
     async def create(self, name: CgroupName, resources: CgroupResources) -> None:
         """Make the cgroup and write its values. Values that cannot be written are logged, not raised, as upstream."""
         path = self.path(name)
-        await self._units.start(path)
-        try:
-            written = await self._units.set(path, resources)
-        except CgroupError as error:
-            _warn_of_values(path, error)
-            await self._run(self._hierarchy.create, path, resources)
-        else:
-            await self._run(self._make, path, resources, written)
+        with self._measured("create"):
+            await self._units.start(path)
+            try:
+                written = await self._units.set(path, resources)
+            except CgroupError as error:
+                _warn_of_values(path, error)
+                await self._run(self._hierarchy.create, path, resources)
+            else:
+                await self._run(self._make, path, resources, written)
 
     def _make(self, path: str, resources: CgroupResources, written: CgroupResources) -> None:
         self._hierarchy.create(path, resources)
@@ -148,8 +154,9 @@ class CgroupManager:
     async def update(self, name: CgroupName, resources: CgroupResources) -> None:
         """Write the values that are given."""
         path = self.path(name)
-        written = await self._units.set(path, resources)
-        await self._run(self._hierarchy.write, path, written)
+        with self._measured("update"):
+            written = await self._units.set(path, resources)
+            await self._run(self._hierarchy.write, path, written)
 
     async def read(self, name: CgroupName) -> CgroupResources:
         """Return the CPU, memory and pid values as they are now; CPU weight comes back as shares, with loss."""
@@ -190,7 +197,10 @@ class CgroupManager:
     async def destroy(self, name: CgroupName) -> None:
         """Remove a cgroup and all below it; one that is gone is fine. Kill its processes first."""
         _refuse_root(name)
-        path = self.path(name)
+        with self._measured("destroy"):
+            await self._remove(name, self.path(name))
+
+    async def _remove(self, name: CgroupName, path: str) -> None:
         await self._units.stop(path)
         wait = FIRST_RETRY
         for _ in range(REMOVE_RETRIES):
@@ -207,6 +217,14 @@ class CgroupManager:
             await self._run(self._hierarchy.remove, path)
         except CgroupBusy as error:
             raise CgroupBusy(str(_not_deleted(name, error))) from error
+
+    @contextmanager
+    def _measured(self, operation: str) -> Iterator[None]:
+        began = self._clock.monotonic()
+        try:
+            yield
+        finally:
+            self._durations.observe(self._clock.monotonic() - began, operation)
 
     def _child(self, name: CgroupName, entry: str) -> CgroupName | None:
         """Return the name of a directory below a cgroup; None for those that are not of the driver's making."""

@@ -1,6 +1,7 @@
 """`/metrics` and below: what the agent counts, as text."""
 
 import zlib
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from aiohttp import web
@@ -16,10 +17,13 @@ _FASTEST: Final = 1
 class MetricRoutes:
     """The metrics of the agent as text."""
 
-    def __init__(self, *, metrics: AgentMetrics) -> None:
+    def __init__(self, *, metrics: AgentMetrics, refresh: Callable[[], Awaitable[None]]) -> None:
         self._metrics = metrics
+        self._refresh = refresh
+        """Reads what `/metrics` shows of the disk."""
 
     async def show(self, request: web.Request) -> web.Response:
+        await self._refresh()
         return answer_scrape(request, self._metrics.agent.write(), started=self._metrics.process_started)
 
     async def show_probes(self, request: web.Request) -> web.Response:

@@ -3,6 +3,7 @@
 from collections.abc import Generator
 
 from klet.cri.errors import Code
+from klet.host.containerd_config import PAUSE_IMAGE
 from klet.testing.fake_runtime import views
 from klet.testing.fake_runtime.calls import CallWait, HandlerTable, RpcFailure, Steps
 from klet.testing.fake_runtime.lookup import find, select
@@ -10,8 +11,6 @@ from klet.testing.fake_runtime.processes import Processes
 from klet.testing.fake_runtime.world import FakeContainer, Sandbox, World
 from klet.wire import containerd_events_pb2 as containerd
 from klet.wire import cri_v1_pb2 as pb
-
-PAUSE_IMAGE = "klet.local/pause:1"
 
 
 class SandboxCalls:

@@ -2,6 +2,7 @@
 
 import json
 
+from klet.host.containerd_config import PAUSE_IMAGE
 from klet.testing.fake_runtime.images import ImageStore
 from klet.testing.fake_runtime.world import FakeContainer, Sandbox
 from klet.wire import cri_v1_pb2 as pb
@@ -55,6 +56,7 @@ def sandbox_info(sandbox: Sandbox) -> str:
         "processStatus": "running" if sandbox.is_ready else "deleted",
         "netNamespaceClosed": not (sandbox.has_network and sandbox.has_namespace),
         "runtimeHandler": sandbox.runtime_handler,
+        "image": PAUSE_IMAGE,
         "runtimeSpec": {"linux": {"namespaces": namespaces}},
     }
     return json.dumps(info, separators=(",", ":"))

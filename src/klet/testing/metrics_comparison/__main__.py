@@ -28,6 +28,7 @@ from klet.testing.metrics_comparison.recordings import Recording, read_recording
 from klet.testing.metrics_comparison.shapes import shape_of
 from klet.testing.metrics_comparison.stage import KLET, UPSTREAM, set_up
 from klet.testing.metrics_comparison.value_rules import compare_values
+from klet.testing.metrics_comparison.visitors import drop_visitors
 
 DATA: Final = Path("tests/data/metrics")
 REFERENCE: Final = DATA / "upstream_shape.json"
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         try:
             if options.compare is None:
                 asyncio.run(record_both(directory, seconds=options.seconds))
-            upstream, klet = (read_recording(directory / agent) for agent in (UPSTREAM, KLET))
+            upstream, klet = drop_visitors(*(read_recording(directory / agent) for agent in (UPSTREAM, KLET)))
         except (KletError, OSError) as error:
             sys.stderr.write(f"compare-metrics: {error}\n")
             return _UNABLE

@@ -20,6 +20,7 @@ SLIS: Final = "/metrics/slis"
 TEXTS: Final = (OWN, CADVISOR, RESOURCE, PROBES, SLIS)
 ROUTES: Final = (*TEXTS, *SUMMARIES)
 _MISSING: Final = "404 page not found\n"
+_INTERFACES: Final = "interfaces.json"
 
 
 class Scrape(Struct, frozen=True):
@@ -40,9 +41,13 @@ class Recording(Struct, frozen=True):
 
     first: Scrape
     second: Scrape
+    interfaces: tuple[frozenset[str], ...] = ()
+    """Those of the machine, at several times."""
 
 
 def write_recording(recording: Recording, directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / _INTERFACES).write_bytes(msgspec.json.encode([sorted(each) for each in recording.interfaces]))
     for number, scrape in enumerate((recording.first, recording.second), start=1):
         made = directory / str(number)
         made.mkdir(parents=True, exist_ok=True)
@@ -51,7 +56,8 @@ def write_recording(recording: Recording, directory: Path) -> None:
 
 
 def read_recording(directory: Path) -> Recording:
-    return Recording(*(_read_scrape(directory / str(number)) for number in (1, 2)))
+    interfaces = msgspec.json.decode((directory / _INTERFACES).read_bytes(), type=tuple[frozenset[str], ...])
+    return Recording(_read_scrape(directory / "1"), _read_scrape(directory / "2"), interfaces)
 
 
 def file_name(route: str) -> str:

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +24,7 @@ from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.kube.client import KubeClient
-from klet.kube.errors import KubeError
+from klet.kube.errors import KubeError, NotFound
 from klet.testing.containerd import run_containerd
 from klet.testing.control_plane.cluster import ControlPlane, run_control_plane
 from klet.testing.control_plane.default_objects import create_default_objects
@@ -32,7 +32,14 @@ from klet.testing.control_plane.nodes import ClusterNode
 from klet.testing.control_plane.processes import LOG_SHOWN, Daemon
 from klet.testing.leftovers import remove_abandoned
 from klet.testing.metrics_comparison.recordings import ROUTES, Recording, Scrape
-from klet.testing.metrics_comparison.workload import CONFIG_MAP, HALF_DONE, NAMESPACE, make_static_pod, make_workload
+from klet.testing.metrics_comparison.workload import (
+    CONFIG_MAP,
+    HALF_DONE,
+    NAMESPACE,
+    make_passing_pod,
+    make_static_pod,
+    make_workload,
+)
 
 KLET: Final = "klet"
 UPSTREAM: Final = "upstream"
@@ -77,22 +84,43 @@ class ComparedNode(Struct, frozen=True):
         async with self.node.running(daemon):
             self.report(f"{agent}: waiting for the pods")
             await self._until_running(daemon)
+            await self._start_and_end_one(daemon)
             self.report(f"{agent}: letting it measure for {settle.total_seconds():g} s")
+            interfaces = [_list_interfaces()]
             await self.clock.sleep(settle)
+            interfaces.append(_list_interfaces())
             first = await self._scrape()
             self.report(f"{agent}: scraped once; again in {between.total_seconds():g} s")
             await self.clock.sleep(between)
-            return Recording(first, await self._scrape())
+            second = await self._scrape()
+            return Recording(first, second, (*interfaces, _list_interfaces()))
 
     async def _until_running(self, daemon: Daemon) -> None:
         give_up = self.clock.now() + READY_LIMIT
         names = [manifest["metadata"]["name"] for manifest in make_workload()]
         async with self.plane.client() as client:
             while missing := [name for name in names if not await _is_running(client, name)]:
-                daemon.check()
-                if self.clock.now() > give_up:
-                    raise NotComparable(f"not running: {', '.join(missing)}\n{daemon.log[-LOG_SHOWN:]}")
-                await self.clock.sleep(_POLL)
+                await self._pause(daemon, give_up, waiting_for=", ".join(missing))
+
+    async def _start_and_end_one(self, daemon: Daemon) -> None:
+        """Have the agent start and end a pod: many of its own metrics appear with the first of what they count."""
+        manifest = make_passing_pod()
+        name = manifest["metadata"]["name"]
+        bound = {**manifest, "spec": {**manifest["spec"], "nodeName": NODE}}
+        give_up = self.clock.now() + READY_LIMIT
+        async with self.plane.client() as client:
+            await client.create(convert(Pod, bound), NAMESPACE)
+            while not await _is_running(client, name):
+                await self._pause(daemon, give_up, waiting_for=name)
+            await client.delete(Pod, name, NAMESPACE)
+            while await _exists(client, name):
+                await self._pause(daemon, give_up, waiting_for=f"the end of {name}")
+
+    async def _pause(self, daemon: Daemon, give_up: datetime, *, waiting_for: str) -> None:
+        daemon.check()
+        if self.clock.now() > give_up:
+            raise NotComparable(f"waited for {waiting_for}\n{daemon.log[-LOG_SHOWN:]}")
+        await self.clock.sleep(_POLL)
 
     async def _scrape(self) -> Scrape:
         certificate, key = self.plane.identities.client("scraper", "system:masters")
@@ -146,6 +174,18 @@ def mount_place(place: Path) -> None:
     """Put an empty directory in place of the machine's, in this namespace alone."""
     place.mkdir(mode=0o711, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0711", "tmpfs", str(place)], check=True)
+
+
+def _list_interfaces() -> frozenset[str]:
+    return frozenset(each.name for each in Path("/sys/class/net").iterdir())
+
+
+async def _exists(client: KubeClient, name: str) -> bool:
+    try:
+        await client.get(Pod, name, NAMESPACE)
+    except NotFound:
+        return False
+    return True
 
 
 async def _is_running(client: KubeClient, name: str) -> bool:

@@ -1,6 +1,7 @@
 """Which values of two agents must agree, and how well: the load of the pods is fixed, not that of the machine."""
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final
@@ -59,7 +60,7 @@ SUMMARY_RULES: Final = (
     ValueRule("pods[[]default/burner[]]*.cpu.usageNanoCores", Agreement.NEAR, slack=1e7),
     ValueRule("pods[[]default/files[]]*.usedBytes", Agreement.NEAR, slack=65536),
     ValueRule("pods[[]default/files[]]*.inodesUsed", Agreement.NEAR, slack=2),
-    ValueRule("pods[[]default/talker[]].network.?xBytes", Agreement.RATE, slack=10000),
+    ValueRule("pods[[]default/talker[]].network.?xBytes", Agreement.RATE, slack=300),
 )
 
 
@@ -80,8 +81,8 @@ def compare_values(upstream: Recording, klet: Recording) -> Iterator[ReportedDif
         if (rule := _find_rule(SUMMARY_RULES, path)) is None:
             continue
         if rule.agreement is Agreement.RATE:
-            theirs_grown = _growth(theirs_then.get(path), theirs_now[path])
-            yield from _judge(SUMMARY, rule, path, theirs_grown, _growth(ours_then.get(path), ours_now[path]))
+            rates = [_summary_rate(path, *rounds) for rounds in ((theirs_then, theirs_now), (ours_then, ours_now))]
+            yield from _judge(SUMMARY, rule, path, *rates)
         else:
             yield from _judge(SUMMARY, rule, path, theirs_now[path], ours_now[path])
 
@@ -123,5 +124,13 @@ def _value(rule: ValueRule, first: ScrapedSample | None, second: ScrapedSample) 
     return (second.value - first.value) / passed if passed > 0 else None
 
 
-def _growth(then: object, now: object) -> float | None:
-    return now - then if isinstance(then, int | float) and isinstance(now, int | float) else None
+def _summary_rate(path: str, then: Mapping[str, object], now: Mapping[str, object]) -> float | None:
+    """Return the growth of a number per second, by the times at which the agent read it."""
+    before, after = then.get(path), now.get(path)
+    began, ended = (each.get(f"{path.rpartition('.')[0]}.time") for each in (then, now))
+    if not isinstance(before, int | float) or not isinstance(after, int | float):
+        return None
+    if not isinstance(began, str) or not isinstance(ended, str):
+        return None
+    passed = (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
+    return (after - before) / passed if passed > 0 else None

@@ -9,7 +9,8 @@ CONFIG_MAP: Final = "settings"
 _REST: Final = "trap 'exit 0' TERM; sleep 100000 & wait $!"
 _BURN: Final = "while true; do :; done"
 _HOLD: Final = "x=$(head -c 33554432 /dev/zero | tr '\\0' x); while true; do sleep 1000; done"
-_TALK: Final = "exec ping -q -s 1000 -i 0.1 $(ip route | awk '/default/ {print $3}')"
+# Few packets: how many of many are sent depends on what else the machine does.
+_TALK: Final = "exec ping -q -s 8000 -i 1 $(ip route | awk '/default/ {print $3}')"
 _SERVE: Final = "mkdir /www; echo ok > /www/index.html; exec httpd -f -h /www -p 8080"
 _WRITE: Final = (
     "head -c 8388608 /dev/zero > /data/file; head -c 4194304 /dev/zero > /layer; "
@@ -74,6 +75,18 @@ def make_workload() -> list[dict[str, Any]]:
     ]
 
 
+def make_passing_pod() -> dict[str, Any]:
+    """Return the pod that each agent starts and ends before it is asked."""
+    mounts = [{"name": "settings", "mountPath": "/settings"}]
+    volumes = [{"name": "settings", "configMap": {"name": CONFIG_MAP}}]
+    return pod("passing", container("main", _REST, volumeMounts=mounts), volumes=volumes)
+
+
 def make_static_pod() -> dict[str, Any]:
-    """Return the one that comes from a file of the node."""
-    return pod("static", container("main", _REST), restartPolicy="Always")
+    """Return the one that comes from a file of the node.
+
+    It has a UID: the one that upstream would make of the file's content is a hash that only Go can compute, and with
+    two UIDs it would be two pods.
+    """
+    made = pod("static", container("main", _REST), restartPolicy="Always")
+    return {**made, "metadata": {**made["metadata"], "uid": "f2b8a1d05c6e4f3799a04d1c2e7b8f60"}}

@@ -5,9 +5,11 @@ import pytest
 from klet.aio.threads import Threads
 from klet.host.cgroups.layout import CgroupMode
 from klet.host.cgroups.manager import CgroupManager, NoUnits
+from klet.host.cgroups.metrics import register_cgroups
 from klet.host.cgroups.names import ROOT, CgroupDriver, CgroupName
 from klet.host.cgroups.resources import CgroupResources
 from klet.host.errors import CgroupBusy, CgroupMissing, CgroupNameError
+from klet.metrics import MetricRegistry
 from klet.testing.cgroups import MemoryHierarchy
 
 POD = CgroupName(("kubepods", "burstable", "pod1"))
@@ -19,6 +21,9 @@ class CountingClock:
 
     def __init__(self):
         self.slept = []
+
+    def monotonic(self):
+        return float(len(self.slept))
 
     async def sleep(self, duration):
         self.slept.append(duration)
@@ -35,9 +40,16 @@ def clock():
 
 
 @pytest.fixture
-def cgroups(hierarchy, clock):
+def registry():
+    return MetricRegistry()
+
+
+@pytest.fixture
+def cgroups(hierarchy, clock, registry):
     threads = Threads(limit=1)
-    manager: CgroupManager = CgroupManager(hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=clock)
+    manager: CgroupManager = CgroupManager(
+        hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=clock, durations=register_cgroups(registry)
+    )
     yield manager
     threads.close()
 
@@ -116,3 +128,15 @@ async def test_what_the_manager_says_of_itself(cgroups):
     assert cgroups.driver is CgroupDriver.CGROUPFS
     assert cgroups.path(POD) == PATH
     assert cgroups.parse(PATH) == POD
+
+
+async def test_changes_are_measured(cgroups, hierarchy, registry):
+    await cgroups.create(POD, CgroupResources(memory_limit=4096))
+    await cgroups.update(POD, CgroupResources(memory_limit=8192))
+    hierarchy.exiting[PATH] = 1
+    await cgroups.destroy(POD)
+    name = "kubelet_cgroup_manager_duration_seconds"
+    lines = registry.write().decode().splitlines()
+    for operation, seconds in (("create", 0), ("update", 0), ("destroy", 1)):
+        assert f'{name}_count{{operation_type="{operation}"}} 1' in lines
+        assert f'{name}_sum{{operation_type="{operation}"}} {seconds}' in lines
