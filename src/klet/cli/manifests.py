@@ -43,10 +43,12 @@ class ReadManifests(Struct, frozen=True):
 
 
 class DocumentText(Struct, frozen=True):
-    """One document of a file; the text keeps its line numbers."""
+    """One document of a file."""
 
     number: int
     text: str
+    lines_before: int
+    """In the file."""
 
 
 def read_manifests(path: str, data: bytes, *, check: ManifestChecker, is_strict: bool = False) -> ReadManifests:
@@ -61,7 +63,7 @@ def read_manifests(path: str, data: bytes, *, check: ManifestChecker, is_strict:
     for document in documents:
         where = f"{path}: document {document.number}"
         try:
-            parsed = parse_document(document.text.encode())
+            parsed = parse_document(document.text.encode(), lines_before=document.lines_before)
         except ConfigError as error:
             errors.append(f"{where}: {error}")
             continue
@@ -86,11 +88,11 @@ def split_documents(text: str) -> list[DocumentText]:
     starts = [0, *(match.start() for match in _SEPARATOR.finditer(text))]
     pieces = [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
     documents: list[DocumentText] = []
-    line = 0
+    lines = 0
     for piece in pieces:
         if not _EMPTY.fullmatch(piece):
-            documents.append(DocumentText(len(documents) + 1, "\n" * line + piece))
-        line += piece.count("\n")
+            documents.append(DocumentText(len(documents) + 1, piece, lines_before=lines))
+        lines += piece.count("\n")
     return documents
 
 

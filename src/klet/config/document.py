@@ -32,6 +32,7 @@ _SHOWN = 256
 """Characters of a key that a path shows."""
 _MOST_DUPLICATES = 100
 _PLAIN = "plain"
+_CONVERTING = "error converting YAML to JSON: "
 _RESOLVED_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
 DEEPEST: Final = 100
 MOST_NODES: Final = 500_000
@@ -48,6 +49,19 @@ class Document(Struct, frozen=True):
     """Paths that were written more than once; the last writing counts."""
 
 
+class BadLine(ConfigError):
+    """What is wrong with one line of a YAML text."""
+
+    def __init__(self, line: int, rule: str, *, column: int | None = None, step: str = "") -> None:
+        place = f"line {line}" if column is None else f"line {line}, column {column}"
+        super().__init__(f"{step}yaml: {place}: {rule}")
+        self._line, self._rule, self._column, self._step = line, rule, column, step
+
+    def after(self, lines: int) -> "BadLine":
+        """Return the same of a text that this many lines come before."""
+        return BadLine(self._line + lines, self._rule, column=self._column, step=self._step)
+
+
 class _Loader(yaml.CSafeLoader):
     """Marks plain scalars instead of resolving them: PyYAML's idea of numbers and dates is not Kubernetes'."""
 
@@ -55,12 +69,23 @@ class _Loader(yaml.CSafeLoader):
     yaml_implicit_resolvers = {None: [(_PLAIN, re.compile(""))]}  # noqa: RUF012 - the base class has no ClassVar
 
 
-def parse_document(text: bytes) -> Document:
-    """Read one object; a text that is neither JSON nor YAML, or no object, raises ConfigError."""
+def parse_document(text: bytes, *, lines_before: int = 0) -> Document:
+    """Read one object; a text that is neither JSON nor YAML, or no object, raises ConfigError.
+
+    `lines_before` is how many lines of its file the text comes after: errors count from the beginning of the file.
+    """
+    try:
+        return _parse(text)
+    except BadLine as error:
+        raise error.after(lines_before) from error
+
+
+def _parse(text: bytes) -> Document:
     try:
         content = text.decode()
     except UnicodeDecodeError as error:
-        raise ConfigError(f"the text is not UTF-8 ({_place(text, error.start)}): save it as UTF-8") from error
+        line, column = _place(text, error.start)
+        raise ConfigError(f"the text is not UTF-8 (line {line}, column {column}): save it as UTF-8") from error
     if content.lstrip().startswith("{"):
         try:
             return _finish(json.loads(content, object_pairs_hook=_Pairs, parse_constant=_no_constant))
@@ -161,23 +186,23 @@ def _from_yaml(content: str) -> object:
         node = loader.get_single_node() if "\n---" not in content else _first_node(loader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ConfigError(f"error converting YAML to JSON: yaml: line {line}: {error.problem}") from error
+        raise BadLine(line, str(error.problem), step=_CONVERTING) from error
     except yaml.reader.ReaderError as error:
         # The position is one of bytes, although the loader was given characters.
-        place = _place(content.encode(), error.position)
+        line, column = _place(content.encode(), error.position)
         what = f"{error.reason} (U+{error.character:04X})"
-        raise ConfigError(f"error converting YAML to JSON: yaml: {place}: {what}") from error
+        raise BadLine(line, what, column=column, step=_CONVERTING) from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"error converting YAML to JSON: yaml: {one_line(str(error))}") from error
+        raise ConfigError(f"{_CONVERTING}yaml: {one_line(str(error))}") from error
     finally:
         loader.dispose()
     return _construct(node, ())
 
 
-def _place(text: bytes, position: int) -> str:
-    """Return where a byte is, as an editor counts."""
+def _place(text: bytes, position: int) -> tuple[int, int]:
+    """Return the line and the column of a byte, as an editor counts."""
     *lines, last = text[:position].split(b"\n")
-    return f"line {len(lines) + 1}, column {len(last.decode(errors='replace')) + 1}"
+    return len(lines) + 1, len(last.decode(errors="replace")) + 1
 
 
 def _first_node(loader: _Loader) -> yaml.Node | None:
@@ -189,7 +214,7 @@ def _construct(node: yaml.Node | None, within: tuple[yaml.Node, ...]) -> object:
     if node is None:
         return None
     if any(node is outer for outer in within):
-        raise ConfigError(f"yaml: line {node.start_mark.line + 1}: an anchor contains itself")
+        raise BadLine(node.start_mark.line + 1, "an anchor contains itself")
     within = (*within, node)
     if isinstance(node, yaml.MappingNode):
         return _Pairs(_pairs(node, within))
@@ -210,7 +235,7 @@ def _pairs(node: yaml.MappingNode, within: tuple[yaml.Node, ...]) -> list[tuple[
             continue
         key = _construct(key_node, within)
         if not isinstance(key, bool | int | float | str):
-            raise ConfigError(f"yaml: line {key_node.start_mark.line + 1}: a key must be a scalar")
+            raise BadLine(key_node.start_mark.line + 1, "a key must be a scalar")
         own.append((_key(key), value))  # type: ignore[arg-type]  # what _construct builds is exactly this union
     written = {key for key, _ in own}
     return [*((key, value) for key, value in merged.items() if key not in written), *own]
@@ -232,11 +257,11 @@ def check_limits(events: Iterable[yaml.Event]) -> None:
     aliased = 0
     for count, event in enumerate(events):
         if count >= MOST_NODES:
-            raise ConfigError(f"yaml: line {_line(event)}: document has more than {MOST_NODES} values")
+            raise BadLine(_line(event), f"document has more than {MOST_NODES} values")
         if isinstance(event, yaml.CollectionStartEvent):
             open_nodes.append(_Node(event.anchor))
             if len(open_nodes) > DEEPEST:
-                raise ConfigError(f"yaml: line {_line(event)}: nested more than {DEEPEST} deep")
+                raise BadLine(_line(event), f"nested more than {DEEPEST} deep")
         elif isinstance(event, yaml.CollectionEndEvent):
             closed = open_nodes.pop()
             if closed.anchor is not None:
@@ -246,7 +271,7 @@ def check_limits(events: Iterable[yaml.Event]) -> None:
             size = sizes.get(event.anchor or "", 1)
             aliased += size
             if aliased > MOST_ALIASED:
-                raise ConfigError(f"yaml: line {_line(event)}: document contains excessive aliasing")
+                raise BadLine(_line(event), "document contains excessive aliasing")
             _grow(open_nodes, size)
         elif isinstance(event, yaml.ScalarEvent):
             _grow(open_nodes, 1)

@@ -13,6 +13,16 @@ BLOCK: Final = "Block"
 READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 
 
+class SecretName(Struct, frozen=True):
+    """A secret that a volume names, in whichever namespace."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
 class VolumeSpec(Struct, frozen=True):
     """What is mounted for an entry of the pod's volumes."""
 

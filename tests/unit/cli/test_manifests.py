@@ -139,13 +139,13 @@ def test_the_digest_joins_the_users_annotations():
     [
         pytest.param("", [], id="nothing"),
         pytest.param("---\n---\n# only this\n", [], id="separators and comments"),
-        pytest.param("a: 1\n--- # second\nb: 2\n", ["a: 1\n", "\n--- # second\nb: 2\n"], id="a comment on the line"),
-        pytest.param("a: |\n  ---\n", ["a: |\n  ---\n"], id="an indented line is content"),
-        pytest.param("a: 1\n----\n", ["a: 1\n----\n"], id="four dashes are none"),
+        pytest.param("a: 1\n--- # second\nb: 2\n", [("a: 1\n", 0), ("--- # second\nb: 2\n", 1)], id="a comment"),
+        pytest.param("a: |\n  ---\n", [("a: |\n  ---\n", 0)], id="an indented line is content"),
+        pytest.param("a: 1\n----\n", [("a: 1\n----\n", 0)], id="four dashes are none"),
     ],
 )
 def test_split_documents(text, expected):
-    assert [document.text for document in split_documents(text)] == expected
+    assert [(document.text, document.lines_before) for document in split_documents(text)] == expected
 
 
 def test_expand_paths(tmp_path):

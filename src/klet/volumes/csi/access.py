@@ -13,8 +13,9 @@ from klet.model.roles import RegisteredDrivers
 from klet.volumes.csi import driver_rules
 from klet.volumes.csi.places import PREFIX, attachment_name
 from klet.volumes.csi.roles import CsiObjects, KnownDrivers
-from klet.volumes.csi.source import CsiSource, SecretName
+from klet.volumes.csi.source import CsiSource
 from klet.volumes.errors import TransientFailure, UncertainProgress
+from klet.volumes.spec import SecretName
 
 NOT_SYNCED: Final = "the CSIDriver objects are not known yet"
 

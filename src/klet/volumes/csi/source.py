@@ -8,19 +8,9 @@ from klet.model.pods import PodUID
 from klet.volumes.csi.places import PREFIX, inline_handle
 from klet.volumes.csi.vol_data import EPHEMERAL, PERSISTENT
 from klet.volumes.errors import VolumeSetupError
-from klet.volumes.spec import VolumeSpec
+from klet.volumes.spec import SecretName, VolumeSpec
 
 READ_WRITE_ONCE = "ReadWriteOnce"
-
-
-class SecretName(Struct, frozen=True):
-    """Where a secret is."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
 
 
 class CsiSource(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from klet.api.volume import Volume
 from klet.api.volume_intree import ISCSIVolumeSource
 from klet.host.files import is_plain_name
 from klet.volumes.errors import VolumeSetupError
-from klet.volumes.spec import VolumeSpec
+from klet.volumes.spec import SecretName, VolumeSpec
 
 DIRECTORY: Final = "kubernetes.io/iscsi"
 DEVICES: Final = "volumeDevices"
@@ -20,13 +20,6 @@ DEFAULT_INTERFACE: Final = "default"
 _DEFAULT_PORT: Final = "3260"
 _INTERFACE_PREFIX: Final = "iface-"
 _DISK: Final = re.compile(r"([^-/]+)-((?:iqn|eui|naa)\.[^/]+)-lun-([0-9]{1,10})")
-
-
-class SecretName(Struct, frozen=True):
-    """Where a secret is."""
-
-    namespace: str
-    name: str
 
 
 class IscsiDisk(Struct, frozen=True, kw_only=True):
