@@ -16,7 +16,8 @@ from klet.volumes.device_host import DeviceHost
 from klet.volumes.devices import DeviceState, NodeDevice
 from klet.volumes.disk import FoundVolume
 from klet.volumes.kinds import name_of
-from klet.volumes.names import MountKey
+from klet.volumes.names import MountKey, VolumeName
+from klet.volumes.plugin_calls import carry_out
 from klet.volumes.plugins.base import LeftVolume, StagedPlugin, VolumePlugin
 from klet.volumes.spec import VolumeSpec
 from klet.volumes.state import ActualMount, MountState, VolumeBoards
@@ -95,7 +96,7 @@ class Reconstruction:
 
     async def _find_devices(self, plugin: StagedPlugin, mounts: Sequence[MountEntry]) -> None:
         try:
-            for spec in await plugin.find_devices(mounts):
+            for spec in await carry_out(plugin.find_devices(mounts), VolumeName(plugin.name)):
                 self._boards.devices.reconstruct(_read_device(plugin, spec))
         except KletError as error:
             extra = {"volume": plugin.name, "error": str(error)}
@@ -108,7 +109,7 @@ class Reconstruction:
         name, device, is_unreadable = plugin.unique_name(uid, found.name), None, False
         left = LeftVolume(uid=uid, name=found.name, path=found.path, is_block=found.is_block, mounts=mounts)
         try:
-            spec = await plugin.reconstruct(left)
+            spec = await carry_out(plugin.reconstruct(left), name)
             name, has_device = name_of(plugin, uid, spec)
             if has_device and isinstance(plugin, StagedPlugin):
                 device = _read_device(plugin, spec)
