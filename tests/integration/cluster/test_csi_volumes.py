@@ -4,6 +4,7 @@ The driver is the test driver: bind mounts and loop devices. The tests bind clai
 """
 
 import asyncio
+import hashlib
 import shutil
 from pathlib import Path
 
@@ -11,14 +12,15 @@ import pytest
 
 from klet.api.claim import PersistentVolumeClaim
 from klet.api.codec import convert
+from klet.api.node import Node
 from klet.api.pod import Pod
 from klet.api.storage import CSIDriver, PersistentVolume, VolumeAttachment
 from klet.host.mounts import unmount_tree
-from klet.kube.watch import WatchScope
 from klet.testing.csi.backing import MountBacking
 from klet.testing.csi.driver import NAME
 from klet.testing.csi.faults import DriverFault, Mishap, Moment
 from klet.testing.csi.serving import serve_driver
+from klet.volumes.csi.places import attachment_name
 
 SIZE = {"storage": "1Mi"}
 WRITE = "echo written > /v/file; cat /v/file > /dev/termination-log"
@@ -65,18 +67,33 @@ class Storage:
         patch = {"status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": SIZE}}
         await self.api.client.patch(PersistentVolumeClaim, name, "default", patch=patch, subresource="status")
 
+    async def until_written(self, name):
+        """What a pod has written to a volume, after a while."""
+
+        async def read():
+            file = self.driver.content(name) / "file"
+            return file.read_text() if file.exists() else ""
+
+        return await self.api.until(read, bool)
+
     async def until_released(self, name, *pods):
         """What is left of a volume, on the node and in the driver: nothing, after a while."""
 
         async def read():
             memory = self.driver.memory
             kept = [*(volume for volume in memory.staged if volume == name), *memory.published]
-            kept += [path for path in self.node.mounts() if "kubernetes.io~csi" in path or str(self.csi) in path]
-            kept += [str(path) for path in self.csi.rglob("vol_data.json*")]
+            own = (staging_of(name), *(pod.metadata.uid for pod in pods))
+            kept += [path for path in self.node.mounts() if any(each in path for each in own)]
+            kept += [str(path) for path in self.csi.rglob("vol_data.json*") if staging_of(name) in str(path)]
             directories = (self.node.root / "pods" / pod.metadata.uid for pod in pods)
             return kept + [str(path) for path in directories if path.exists()]
 
         return await self.api.until(read, lambda left: not left)
+
+
+def staging_of(name):
+    """What the directories are called where a volume is staged."""
+    return hashlib.sha256(name.encode()).hexdigest()
 
 
 @pytest.fixture
@@ -154,26 +171,29 @@ async def test_a_pod_writes_to_a_device(ready, api, node, manifest, storage):
     assert image.read_bytes()[:4] == b"klet"
 
 
-async def test_a_volume_that_has_to_be_attached_waits_for_the_attacher(ready, api, node, manifest, storage):
+async def test_a_volume_that_has_to_be_attached_waits_for_the_controllers(ready, api, node, manifest, storage):
+    """No controller attaches here: the test does it, and so does the external attacher."""
     await api.client.delete(CSIDriver, NAME)
     await storage.describe(attachRequired=True)
     await storage.provision("attached")
+    unique = f"kubernetes.io/csi/{NAME}^attached"
     made = mounting(manifest, "attached", WRITE, claim("attached"), restartPolicy="Never")
-    async with api.informer(VolumeAttachment, WatchScope("")) as attachments:
-        pod = await api.create(made, node=node.name)
-        async with asyncio.timeout(40):
-            with attachments.changes() as changes:
-                while not (found := [each for each in attachments.all() if each.spec.node_name == node.name]):
-                    await changes.get()
-        assert storage.driver.order() == []
-        status = {"attached": True, "attachmentMetadata": {"devicePath": "/dev/x"}}
-        name = found[0].metadata.name
-        await api.client.patch(VolumeAttachment, name, patch={"status": status}, subresource="status")
-        assert await until_succeeded(api, "attached") == "written\n"
+    pod = await api.create(made, node=node.name)
+    await api.until_node(node.name, lambda found: unique in found.status.volumes_in_use, what="uses it")
+    assert storage.driver.order() == []
+    name = attachment_name("attached", NAME, node.name)
+    spec = {"attacher": NAME, "nodeName": node.name, "source": {"persistentVolumeName": "attached"}}
+    await api.client.create(convert(VolumeAttachment, {"metadata": {"name": name}, "spec": spec}))
+    status = {"attached": True, "attachmentMetadata": {"devicePath": "/dev/x"}}
+    await api.client.patch(VolumeAttachment, name, patch={"status": status}, subresource="status")
+    status = {"volumesAttached": [{"name": unique, "devicePath": ""}]}
+    await api.client.patch(Node, node.name, patch={"status": status}, subresource="status")
+    assert await until_succeeded(api, "attached") == "written\n"
     assert dict(storage.driver.requests("NodeStageVolume")[0].publish_context) == {"devicePath": "/dev/x"}
     await api.delete("attached")
     await api.until_gone("attached")
     assert await storage.until_released("attached", pod) == []
+    await api.until_node(node.name, lambda found: not found.status.volumes_in_use, what="does not use it any more")
 
 
 @pytest.mark.parametrize("at", [Moment.BEFORE, Moment.AFTER])
@@ -197,7 +217,7 @@ async def test_an_agent_that_is_killed_in_a_call_leaves_nothing(ready, api, node
     agent.start()
     if is_up:
         await api.until_pod(name, is_running, what="running")
-        assert (storage.driver.content(name) / "file").read_text() == "started\n"
+        assert await storage.until_written(name) == "started\n"
         await api.delete(name)
     await api.until_gone(name)
     assert await storage.until_released(name, pod) == []
