@@ -13,6 +13,7 @@ from typing import Final
 from klet.host.errors import file_error
 from klet.host.mounts import is_mountpoint
 
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _AT_FDCWD: Final = -100
 _AT_SYMLINK_NOFOLLOW: Final = 0x100
 _STATX_ATTR_MOUNT_ROOT: Final = 0x2000
@@ -32,7 +33,7 @@ class Magic(IntEnum):
 def filesystem_type(path: Path) -> int:
     """Return the magic number of the filesystem that holds a path."""
     buffer = ctypes.create_string_buffer(_STATFS_SIZE)
-    if _libc().statfs(os.fsencode(path), buffer) != 0:
+    if _LIBC.statfs(os.fsencode(path), buffer) != 0:
         raise file_error("read the filesystem of", path, _os_error())
     return ctypes.c_ulong.from_buffer(buffer).value & 0xFFFFFFFF
 
@@ -40,7 +41,7 @@ def filesystem_type(path: Path) -> int:
 def is_mount_root(path: Path) -> bool:
     """Return whether something is mounted at exactly this path; raises FileMissing if it is not there."""
     buffer = ctypes.create_string_buffer(_STATX_SIZE)
-    if _libc().statx(_AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, 0, buffer) != 0:
+    if _LIBC.statx(_AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, 0, buffer) != 0:
         error = _os_error()
         if error.errno != errno.ENOSYS:
             raise file_error("look at", path, error)
@@ -49,10 +50,6 @@ def is_mount_root(path: Path) -> bool:
     if not mask & _STATX_ATTR_MOUNT_ROOT:
         return is_mountpoint(path)  # a kernel before 5.8
     return bool(ctypes.c_uint64.from_buffer(buffer, _ATTRIBUTES).value & _STATX_ATTR_MOUNT_ROOT)
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
 
 
 def _os_error() -> OSError:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable
 from enum import IntFlag, StrEnum
 from pathlib import Path
+from typing import Final
 
 from klet.aio.threads import Threads
 from klet.host.errors import MountError, file_error
@@ -100,6 +101,7 @@ _OF_ONE_MOUNT = (
     | MountFlag.RELATIME
 )
 """The flags that one mount of a filesystem can have and another not."""
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _FORCE, _DETACH, _NOFOLLOW = 1, 2, 8
 _MAX_STACKED = 100
 
@@ -189,7 +191,7 @@ def set_propagation(target: Path, propagation: Propagation, *, recursive: bool =
 def unmount(target: Path, *, lazy: bool = False, force: bool = False, shown: Path | None = None) -> bool:
     """Unmount what is on top at a path, never through a symlink; False if nothing was mounted there."""
     flags = _NOFOLLOW | (_DETACH if lazy else 0) | (_FORCE if force else 0)
-    if _libc().umount2(os.fsencode(target), flags) == 0:
+    if _LIBC.umount2(os.fsencode(target), flags) == 0:
         return True
     number = ctypes.get_errno()
     if number in {errno.EINVAL, errno.ENOENT}:
@@ -261,16 +263,12 @@ class HostMounts:
 
 
 def _mount(source: str, target: Path, fs_type: str, flags: MountFlag, data: str, shown: Path | None = None) -> None:
-    result = _libc().mount(
+    result = _LIBC.mount(
         os.fsencode(source), os.fsencode(target), fs_type.encode() or None, ctypes.c_ulong(flags), data.encode() or None
     )
     if result != 0:
         number = ctypes.get_errno()
         raise MountError(f"cannot mount {source} at {shown or target}: {os.strerror(number)}", errno=number)
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
 
 
 def _resolved(path: Path) -> Path:

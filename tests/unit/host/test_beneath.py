@@ -2,6 +2,7 @@
 
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -13,11 +14,12 @@ from klet.host.beneath import (
     open_directory,
     read_end,
     remove_below,
+    remove_empty_below,
     split_end,
     unlink_below,
     write_in_place,
 )
-from klet.host.errors import FileError, FileMissing
+from klet.host.errors import FileError, FileMissing, MountInTree
 
 BAD_NAMES = ["", ".", "..", "a/b", "/klet-no-such", "a\0", "x" * 256]
 
@@ -192,3 +194,25 @@ def test_a_path_that_cannot_be_split(path):
 def test_a_path_is_split_below_what_may_be_a_link(root, tmp_path):
     (tmp_path / "link").symlink_to(root)
     assert split_end(f"{tmp_path}/link/x/./y", 2) == (root, ("x", "y"))
+
+
+def test_an_empty_directory_goes_and_no_other(tmp_path):
+    (tmp_path / "a/empty").mkdir(parents=True)
+    (tmp_path / "a/full/file").mkdir(parents=True)
+    remove_empty_below(tmp_path, "a", "empty")
+    remove_empty_below(tmp_path, "a", "missing")
+    with pytest.raises(FileError, match="not empty"):
+        remove_empty_below(tmp_path, "a", "full")
+    with pytest.raises(FileError, match="not below a root"):
+        remove_empty_below(tmp_path)
+    assert [entry.name for entry in list_directory(tmp_path, "a")] == ["full"]
+
+
+def test_nothing_is_on_the_way_but_the_mount_of_the_root():
+    with open_directory(Path("/"), "proc", "sys"):
+        pass
+    with (
+        pytest.raises(MountInTree, match="cannot open /proc: it is a mount point"),
+        open_directory(Path("/"), "proc", "sys", one_mount=True),
+    ):
+        pass

@@ -8,11 +8,14 @@ import pytest
 
 from klet.host.errors import FileError, FileMissing
 from klet.host.files import (
+    is_unfinished,
     read_bytes,
     read_text,
+    remove_content,
     remove_entry,
     remove_file,
     remove_tree,
+    scratch_directory,
     write_atomic,
     write_text,
 )
@@ -146,3 +149,50 @@ def test_a_very_deep_tree_costs_neither_stack_nor_descriptors(apart):
 
 def test_a_kernel_switch_is_read_although_the_limit_is_large():
     assert read_text(Path("/proc/sys/kernel/random/boot_id")).count("-") == 4
+
+
+def test_a_directory_loses_its_content_and_stays(tmp_path):
+    (tmp_path / "tree/below").mkdir(parents=True)
+    (tmp_path / "tree/file").touch()
+    remove_content(tmp_path / "tree")
+    assert list((tmp_path / "tree").iterdir()) == []
+    remove_content(tmp_path / "missing")
+
+
+def test_the_content_behind_a_link_stays(tmp_path):
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/file").touch()
+    (tmp_path / "link").symlink_to("tree")
+    with pytest.raises(FileError):
+        remove_content(tmp_path / "link")
+    assert (tmp_path / "tree/file").exists()
+
+
+def test_a_scratch_directory_goes_with_all_in_it(tmp_path):
+    with scratch_directory(tmp_path, prefix="try-") as scratch:
+        (scratch / "below").mkdir()
+        (scratch / "below/file").touch()
+        assert scratch.name.startswith("try-")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_no_scratch_directory_can_be_is_an_error(tmp_path):
+    with (
+        pytest.raises(FileError, match="cannot make a directory in"),
+        scratch_directory(tmp_path / "missing", prefix=""),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (".state.json.0123456789ab", True),
+        ("state.json.0123456789ab", False),
+        (".state.json.0123456789a", False),
+        (".state.json", False),
+        ("..0123456789ab", False),
+    ],
+)
+def test_which_files_a_killed_writer_has_left(name, expected):
+    assert is_unfinished(name) is expected
