@@ -47,6 +47,7 @@ from klet.runtime.config.security import SecuritySettings
 from klet.runtime.crash_backoff import CrashBackoffLimits, choose_crash_backoff
 from klet.runtime.gc_plan import GcPolicy
 from klet.stats.collector import StatsSettings
+from klet.volumes.labels import LabelRules
 
 STARTS_PER_CPU = 4
 """Where many pods are up soonest: with fewer in flight the CPUs idle, with more the runtime gets slower for all."""
@@ -103,6 +104,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     has_image_volumes: bool = True
     flex_drivers: Path = Path("/nonexistent")
     """Where drivers of flexVolume are installed."""
+    volume_labels: LabelRules = LabelRules()
     has_pod_level_resources: bool = True
     tolerates_user_namespace: bool = False
     """Whether what a user namespace does not allow is left out (gate KubeletInUserNamespace)."""
@@ -194,6 +196,11 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         own_ports=cut_own_ports(config),
         has_image_volumes=given.gates.enabled("ImageVolume"),
         flex_drivers=Path(config.volume_plugin_dir),
+        volume_labels=LabelRules(
+            is_on=machine.has_selinux and given.gates.enabled("SELinuxMountReadWriteOncePod"),
+            has_all_modes=given.gates.enabled("SELinuxMount"),
+            has_policy=given.gates.enabled("SELinuxChangePolicy"),
+        ),
         has_pod_level_resources=given.gates.enabled("PodLevelResources"),
         tolerates_user_namespace=given.gates.enabled("KubeletInUserNamespace"),
         gates=given.gates,

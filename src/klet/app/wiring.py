@@ -348,6 +348,7 @@ def _build_volumes(ports: Ports, settings: AgentSettings, boards: Boards) -> tup
             node=ports.volumes.node,
             node_name=settings.node_name,
             attaches=not settings.node.has_attach_controller,
+            labels=settings.volume_labels,
             recorder=ports.recorder,
             refresh=settings.resync,
             randomness=ports.randomness,

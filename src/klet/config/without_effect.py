@@ -143,7 +143,6 @@ GATES: Final = _CLIENT_GATES | _names(
     LocalStorageCapacityIsolationFSQuotaMonitoring MutableCSINodeAllocatableCount
     PodAndContainerStatsFromCRI PodReadyToStartContainersCondition ProcMountType
     ReloadKubeletServerCertificateFile ResourceHealthStatus
-    SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod
     TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions VolumeLimitScaling
     """
 )

@@ -104,6 +104,9 @@ class AttachableDisks(StagedPlugin):
         self.gates: dict[str, asyncio.Event] = {}
         self.is_unknown = False
         """Whether it is not known which disks have to be attached."""
+        self.labels: list[tuple[str, str]] = []
+        """Labels that disks were mounted with for all pods, and for one."""
+        self.is_labelling = False
         self.is_full = False
         """Whether the node can have no more disks."""
         self.grows: Expansion | None = None
@@ -118,6 +121,9 @@ class AttachableDisks(StagedPlugin):
 
     def path(self, uid: PodUID, spec: VolumeSpec) -> str:
         return f"/{uid}/{spec.name}"
+
+    def supports_label(self, spec: VolumeSpec) -> bool:  # noqa: ARG002 - all or none
+        return self.is_labelling
 
     def device_name(self, spec: VolumeSpec) -> str:
         return _disk_of(spec) or ""
@@ -151,6 +157,7 @@ class AttachableDisks(StagedPlugin):
 
     async def mount_device(self, request: StageRequest) -> None:
         disk = self.device_name(request.spec)
+        self.labels.append(("device", request.label))
         self.rack.staged[disk] = False
         await self.rack.effect()
         await self._called("mount_device", disk)
@@ -164,6 +171,7 @@ class AttachableDisks(StagedPlugin):
     async def set_up(self, request: MountRequest) -> datetime | None:
         uid, name = request.uid, request.spec.name
         self.ups.append((uid, name))
+        self.labels.append((uid, request.label))
         self.came.set()
         self.rack.directories[uid, name] = self.device_name(request.spec)
         await self.rack.effect()

@@ -22,6 +22,7 @@ from klet.volumes.expansion import ClaimStatuses, VolumeExpander
 from klet.volumes.flex.probing import FlexFinder
 from klet.volumes.generated_files import GeneratedFiles
 from klet.volumes.kinds import VolumeKinds
+from klet.volumes.labels import LabelRules
 from klet.volumes.local_directories import Binder, LocalDirectories
 from klet.volumes.manager import VolumeDisk, VolumeManager
 from klet.volumes.media import ScratchRules
@@ -162,6 +163,7 @@ class ManagerPorts(Struct, frozen=True, kw_only=True):
     node: NodeReader | None = None
     """The same, to be asked; None without an API server."""
     node_name: str = ""
+    labels: LabelRules = LabelRules()
     attaches: bool = False
     """No controller attaches volumes to this node (enableControllerAttachDetach: false)."""
     allocations: Allocations
@@ -185,7 +187,7 @@ def build_manager(ports: ManagerPorts) -> VolumeManager:
         clock=ports.clock,
     )
     return VolumeManager(
-        kinds=VolumeKinds(ports.plugins, ports.layout, ports.translate),
+        kinds=VolumeKinds(ports.plugins, ports.layout, ports.translate, ports.labels),
         claims=PodClaims(reader=ports.claims, clock=ports.clock),
         boards=boards,
         reconciler=reconciler,

@@ -93,7 +93,7 @@ class DeviceStage:
             mount_path = plugin.global_map_path(spec) if spec.is_block else plugin.device_mount_path(spec)
         if device.state is DeviceState.MOUNTED:
             return device
-        request = StageRequest(pod=desired.pod, spec=spec, device_path=path, mount_path=mount_path)
+        request = StageRequest(pod=desired.pod, spec=spec, device_path=path, mount_path=mount_path, label=desired.label)
         staging = ""
         try:
             if spec.is_block:
@@ -104,9 +104,13 @@ class DeviceStage:
             self._note_failure(desired, error, path=path, mount_path=mount_path)
             with during(MountStep.MOUNT_DEVICE):
                 raise
-        return self._update(
+        device = self._update(
             device.name, state=DeviceState.MOUNTED, path=path, mount_path=mount_path, staging_path=staging
         )
+        if desired.is_labelled:
+            device = replace(device, label=desired.label)
+            self._devices.put(device)
+        return device
 
     async def unmount(self, device: NodeDevice) -> None:
         """Unmount or unstage a device that no pod has any more."""
@@ -115,7 +119,7 @@ class DeviceStage:
         else:
             await self._unmount(device)
         device = self._update(device.name, state=DeviceState.NOT_MOUNTED)
-        self._devices.put(replace(device, mount_path="", staging_path=""))
+        self._devices.put(replace(device, mount_path="", staging_path="", label=None))
 
     async def detach(self, device: NodeDevice) -> None:
         """Detach a device that this agent has attached."""

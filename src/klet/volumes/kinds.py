@@ -9,6 +9,7 @@ from klet.api.pod import Pod
 from klet.model.allocation import PodAllocation
 from klet.model.pods import PodUID, uid_of
 from klet.volumes.errors import NoPlugin
+from klet.volumes.labels import LabelRules, choose_label, is_labelled
 from klet.volumes.names import Layout, MountKey, VolumeName
 from klet.volumes.plugins.base import StagedPlugin, VolumePlugin
 from klet.volumes.spec import VolumeSpec
@@ -24,8 +25,10 @@ class VolumeKinds(Struct, frozen=True):
     translate: Callable[[VolumeSpec], VolumeSpec]
     """Returns what is mounted for a kind that a CSI driver has taken over; all others as they are."""
 
+    labels: LabelRules = LabelRules()
+
     def describe(self, pod: Pod, allocation: PodAllocation, spec: VolumeSpec, name: str) -> DesiredMount:
-        """Return what a pod should have; raises KletError for a volume that no plugin knows."""
+        """Return what a pod should have; raises KletError for a volume that no plugin knows, or that it cannot have."""
         spec = self.translate(spec)
         plugin = next((plugin for plugin in self.plugins if plugin.supports(spec)), None)
         if plugin is None:
@@ -42,6 +45,8 @@ class VolumeKinds(Struct, frozen=True):
             is_staged=is_staged,
             remounts=plugin.remounts(spec),
         )
+        if is_labelled(spec, self.labels, supports=plugin.supports_label(spec)):
+            wanted = replace(wanted, is_labelled=True, label=choose_label(pod, {name}, self.labels))
         if not is_staged or not isinstance(plugin, StagedPlugin):
             return wanted
         return replace(

@@ -34,7 +34,7 @@ from klet.volumes.reconciler import MountReconciler
 from klet.volumes.reconstruction import FoundVolumes, Reconstruction
 from klet.volumes.spec import VolumeSpec
 from klet.volumes.state import DesiredMount, VolumeBoards, has_changed
-from klet.volumes.steps import needs_expansion
+from klet.volumes.steps import find_conflict, needs_expansion
 from klet.volumes.usage import used_volumes
 
 PATIENCE: Final = timedelta(minutes=2, seconds=3)
@@ -269,6 +269,10 @@ class VolumeManager:
         elif before is not None:
             wanted = replace(wanted, claim=before.claim, claim_size=before.claim_size)
         if before is None:
+            if (other := find_conflict(wanted, self._desired.of_volume(key.volume))) is not None:
+                labels = f'"{other.label}" and "{wanted.label}"'
+                self._desired.add_error(uid, f"conflicting SELinux labels of volume {spec.name}: {labels}")
+                return False
             self._desired.put(wanted)
             self._reconciler.add(key)
             self._boards.publish_use(key.volume, is_attachable=wanted.is_attachable)
@@ -309,7 +313,8 @@ class VolumeManager:
         uid, spec, plugin = mount.key.uid, mount.spec, mount.plugin
         return MountedVolume(
             "" if spec.is_block else plugin.path(uid, spec),
-            plugin.attributes(spec),
+            # The label is that of the mount: files of such a volume are not relabelled.
+            replace(plugin.attributes(spec), relabels=False) if mount.label else plugin.attributes(spec),
             inner_name=spec.name,
             gid=spec.gid,
             device=str(self._kinds.layout.device(uid, plugin.name, spec.name)) if spec.is_block else "",

@@ -90,6 +90,7 @@ class PodStage:
             is_remount=is_remount,
             device_path=path,
             device_mount_path="" if device is None else device.mount_path,
+            label=desired.label,
         )
         try:
             old_at = await carry_out(desired.plugin.set_up(request), desired.key.volume)

@@ -41,6 +41,7 @@ from klet.volumes.steps import (
     UnmountDevice,
     decide_device_step,
     decide_step,
+    has_other_label,
 )
 
 JITTER: Final = 0.5
@@ -166,7 +167,8 @@ class MountReconciler:
         step = decide_device_step(
             device,
             is_used=boards.actual.has(name),
-            is_wanted=boards.desired.has(name),
+            is_wanted=device is not None
+            and any(not has_other_label(each, device) for each in boards.desired.of_volume(name)),
             may_release=boards.pods_are_known.is_set(),
             awaits_node=boards.devices.awaits_node(name),
             by_agent=self._attach_view.by_agent,
@@ -258,6 +260,8 @@ class MountReconciler:
         async def unmount() -> None:
             await self._stages.devices.unmount(device)
             self.add_device(device.name)
+            for each in self._boards.desired.of_volume(device.name):
+                self._queue.add(each.key)  # it waited for this, with another label
 
         await self._run(
             whole(device.name),

@@ -16,7 +16,8 @@ from klet.volumes.device_host import DeviceHost
 from klet.volumes.devices import DeviceState, NodeDevice
 from klet.volumes.disk import FoundVolume
 from klet.volumes.kinds import name_of
-from klet.volumes.names import MountKey
+from klet.volumes.names import MountKey, VolumeName
+from klet.volumes.plugin_calls import carry_out
 from klet.volumes.plugins.base import LeftVolume, StagedPlugin, VolumePlugin
 from klet.volumes.spec import VolumeSpec
 from klet.volumes.state import ActualMount, MountState, VolumeBoards
@@ -42,6 +43,8 @@ class Reconstruction:
         self._boards = boards
         self._disk = disk
         self._host = host
+        self._tried: dict[PodUID, frozenset[tuple[str, str, bool]]] = {}
+        """What was torn down though it leads to no volume."""
 
     async def run(self) -> None:
         """Find all volumes with devices. One that cannot be read is logged, and hides no other."""
@@ -59,12 +62,26 @@ class Reconstruction:
             await self._find_devices(plugin, mounts)
 
     async def take_in(self, uid: PodUID) -> None:
-        """Add the volumes of one pod that this run of the agent did not set up, or only in part."""
-        mounts = await self._host.mounts()
-        for found in await self._disk.find(uid):
+        """Add the volumes of one pod that this run of the agent did not set up, or only in part.
+
+        One that leads to no volume is added once: what its tear-down has left stays until its directory can be removed.
+        """
+        known = {(mount.plugin.name, mount.name, mount.is_block) for mount in self._boards.actual.of_pod(uid)}
+        left = {(found.plugin, found.name, found.is_block): found for found in await self._disk.find(uid)}
+        tried = self._tried.pop(uid, frozenset()) & left.keys()
+        unknown = [found for name, found in left.items() if name not in known | tried]
+        # The table is long on a busy node, and nearly always there is nothing to be found in it.
+        mounts = await self._host.mounts() if unknown else ()
+        for found in unknown:
             plugin = self._plugin(found.plugin)
-            if plugin is not None and not self._is_known(uid, found):
-                self._add(await self._read(plugin, uid, found, mounts))
+            if plugin is None:
+                continue
+            mount, device = await self._read(plugin, uid, found, mounts)
+            self._add((mount, device))
+            if mount.is_unreadable:
+                tried |= {(found.plugin, found.name, found.is_block)}
+        if tried:
+            self._tried[uid] = tried
 
     def _plugin(self, name: str) -> VolumePlugin | None:
         return next((plugin for plugin in self._plugins if plugin.name == name), None)
@@ -82,7 +99,7 @@ class Reconstruction:
 
     async def _find_devices(self, plugin: StagedPlugin, mounts: Sequence[MountEntry]) -> None:
         try:
-            for spec in await plugin.find_devices(mounts):
+            for spec in await carry_out(plugin.find_devices(mounts), VolumeName(plugin.name)):
                 self._boards.devices.reconstruct(_read_device(plugin, spec))
         except KletError as error:
             extra = {"volume": plugin.name, "error": str(error)}
@@ -95,7 +112,7 @@ class Reconstruction:
         name, device, is_unreadable = plugin.unique_name(uid, found.name), None, False
         left = LeftVolume(uid=uid, name=found.name, path=found.path, is_block=found.is_block, mounts=mounts)
         try:
-            spec = await plugin.reconstruct(left)
+            spec = await carry_out(plugin.reconstruct(left), name)
             name, has_device = name_of(plugin, uid, spec)
             if has_device and isinstance(plugin, StagedPlugin):
                 device = _read_device(plugin, spec)
@@ -121,13 +138,6 @@ class Reconstruction:
             self._boards.devices.reconstruct(device)
         if self._boards.actual.get(mount.key) is None:
             self._boards.actual.put(mount)
-
-    def _is_known(self, uid: PodUID, found: FoundVolume) -> bool:
-        """Return whether the boards have what is on disk; upstream: by plugin, name and pod."""
-        return any(
-            (mount.plugin.name, mount.name, mount.is_block) == (found.plugin, found.name, found.is_block)
-            for mount in self._boards.actual.of_pod(uid)
-        )
 
 
 def _read_device(plugin: StagedPlugin, spec: VolumeSpec) -> NodeDevice:

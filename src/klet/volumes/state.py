@@ -54,6 +54,10 @@ class DesiredMount(Struct, frozen=True, kw_only=True):
     """Its filesystem has to follow when it grows."""
     remounts: bool = False
     """It is set up again while the pod runs."""
+    is_labelled: bool = False
+    """It is mounted with the SELinux label of its pod, so pods with different ones cannot share it."""
+    label: str = ""
+    """That label; empty if the pod has none."""
     revision: int = 0
     """Goes up with everything that may have changed the volume's content."""
 
@@ -113,13 +117,9 @@ class DesiredState:
     def all(self) -> Iterable[DesiredMount]:
         return (mount for mounts in self._mounts.values() for mount in mounts.values())
 
-    def has(self, name: VolumeName) -> bool:
-        """Return whether a pod should have it."""
-        return any(mount.key.volume == name for mount in self.all())
-
-    def users(self, name: VolumeName) -> list[MountKey]:
-        """Return the pods that should have it."""
-        return [mount.key for mount in self.all() if mount.key.volume == name]
+    def of_volume(self, name: VolumeName) -> list[DesiredMount]:
+        """Return it as the pods that should have it should have it."""
+        return [mount for mount in self.all() if mount.key.volume == name]
 
     def put(self, mount: DesiredMount) -> None:
         self._mounts.setdefault(mount.key.uid, {})[mount.key] = mount

@@ -1,6 +1,6 @@
 """What the reconciler does next with a volume: with that of a pod, and with its device. Pure."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from enum import Enum, auto
 from typing import TypeAlias
 
@@ -88,6 +88,8 @@ def decide_step(
     if desired is None:
         return Leave()
     if actual is None or actual.state is MountState.UNCERTAIN:
+        if device is not None and has_other_label(desired, device):
+            return Leave()  # the end of the unmount, for the pod that had it before, wakes this one
         match attach:
             case AttachWay.NOT_NEEDED:
                 return Mount(is_remount=False)
@@ -129,6 +131,18 @@ def decide_attach(
     if not is_reported or (attached is not None and desired.key.volume not in attached):
         return AttachWay.WAIT
     return AttachWay.VERIFY
+
+
+def has_other_label(desired: DesiredMount, device: NodeDevice) -> bool:
+    """Return whether the device is mounted with another SELinux label than the pod's: it has to be unmounted first."""
+    return desired.is_labelled and device.may_be_mounted and device.label not in {None, desired.label}
+
+
+def find_conflict(wanted: DesiredMount, others: Iterable[DesiredMount]) -> DesiredMount | None:
+    """Return another pod's part of a volume that is mounted with another SELinux label, if there is one."""
+    if not wanted.is_labelled:
+        return None
+    return next((each for each in others if each.key != wanted.key and each.label != wanted.label), None)
 
 
 def needs_expansion(desired: DesiredMount, device: NodeDevice) -> bool:

@@ -23,6 +23,11 @@ def device_volumes(pod: Pod) -> frozenset[str]:
     return frozenset(device.name for container in _containers(pod) for device in container.volume_devices)
 
 
+def containers_with(pod: Pod, names: frozenset[str]) -> Iterator[Container | EphemeralContainer]:
+    """Yield the containers that mount one of these volumes."""
+    return (each for each in _containers(pod) if any(mount.name in names for mount in each.volume_mounts))
+
+
 def fs_group(pod: Pod) -> int | None:
     context = pod.spec.security_context
     return context.fs_group if context is not None else None

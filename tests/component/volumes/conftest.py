@@ -35,6 +35,7 @@ from klet.testing.volume_cluster import VolumeCluster
 from klet.volumes.build import ManagerPorts, VolumePorts, build_manager, build_plugins
 from klet.volumes.directories import PodDirectories
 from klet.volumes.keeper import VolumeKeeper
+from klet.volumes.labels import LabelRules
 from klet.volumes.names import Layout
 
 BUDGET = 1.0
@@ -214,6 +215,7 @@ class StagedNode:
         self.cluster = VolumeCluster()
         self.notes = Journal()
         self.attaches = False
+        self.labels = LabelRules()
         self.has_api = True
         self.tasks = []
         self.begin()
@@ -237,6 +239,7 @@ class StagedNode:
                 node=self.cluster if self.has_api else None,
                 node_name="n1",
                 attaches=self.attaches,
+                labels=self.labels,
             )
         )
 
@@ -312,7 +315,7 @@ def disk(name="a", volume="v"):
 def pod_on():
     """Makes pods that mount disks, or claims (`claim=`), or have them as devices (`devices=`)."""
 
-    def make(*volumes, uid="u", claims=(), devices=(), read_only=False):
+    def make(*volumes, uid="u", claims=(), devices=(), read_only=False, **context):
         named = [*volumes, *({"name": name, **_claim(name, read_only=read_only)} for name in (*claims, *devices))]
         mounts = [{"name": each["name"], "mountPath": f"/{each['name']}"} for each in named]
         container = {
@@ -322,7 +325,8 @@ def pod_on():
             "volumeDevices": [{"name": name, "devicePath": f"/dev/{name}"} for name in devices],
         }
         meta = {"name": f"pod-{uid}", "namespace": "ns", "uid": uid}
-        return convert(Pod, {"metadata": meta, "spec": {"containers": [container], "volumes": named}})
+        spec = {"containers": [container], "volumes": named, "securityContext": context}
+        return convert(Pod, {"metadata": meta, "spec": spec})
 
     return make
 

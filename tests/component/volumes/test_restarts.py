@@ -111,10 +111,24 @@ async def test_one_that_cannot_be_read_is_torn_down_once(staged, caplog):
     assert ending.done()
     assert staged.disks.downs == [("old", "broken")]
     await staged.settle(timedelta(minutes=5))
+    assert (await staged.end("old")).done()  # housekeeping asks again every two seconds
     assert staged.disks.downs == [("old", "broken")]
     [finding] = staged.notes.findings
     assert finding.next_at is None
     assert "cannot read what disk broken is" in {record.error for record in caplog.records}
+
+
+async def test_a_bug_in_reading_what_is_left_does_not_end_the_agent(staged, caplog):
+    async def fail(_):
+        raise ZeroDivisionError("oops")
+
+    staged.rack.directories["old", "a"] = "a"
+    staged.cluster.attach(A)
+    staged.disks.reconstruct = staged.disks.find_devices = fail
+    await staged.start()
+    assert (await staged.end("old")).done()
+    assert staged.rack.is_empty()
+    assert {getattr(record, "error", "") for record in caplog.records} >= {"ZeroDivisionError: oops"}
 
 
 async def test_a_pod_that_shares_the_device_keeps_it(staged, pod_on, disk_volume):

@@ -1,0 +1,63 @@
+"""Volumes that are mounted with the SELinux label of their pod."""
+
+from datetime import timedelta
+
+import pytest
+
+from klet.volumes.errors import WaitFailed
+from klet.volumes.labels import LabelRules
+
+LABEL = "system_u:object_r:container_file_t:s0:c1"
+OTHER = "system_u:object_r:container_file_t:s0:c2"
+
+
+@pytest.fixture
+async def labelling(staged):
+    staged.labels = LabelRules(is_on=True, has_all_modes=True)
+    staged.begin()
+    staged.disks.is_labelling = True
+    staged.cluster.add_claim(disk="local-1")
+    staged.cluster.attach()
+    await staged.start()
+    return staged
+
+
+async def test_both_stages_get_the_label(labelling, pod_on):
+    await labelling.wait(pod_on(claims=["c"], seLinuxOptions={"level": "s0:c1"}))
+    assert labelling.disks.labels == [("device", LABEL), ("u", LABEL)]
+    assert not labelling.volumes.mounted_volumes("u")["c"].attributes.relabels
+
+
+async def test_without_a_label_there_is_none(labelling, pod_on):
+    await labelling.wait(pod_on(claims=["c"]))
+    assert labelling.disks.labels == [("device", ""), ("u", "")]
+
+
+async def test_a_pod_with_another_label_cannot_have_the_volume_yet(labelling, pod_on):
+    await labelling.wait(pod_on(claims=["c"], uid="u1", seLinuxOptions={"level": "s0:c1"}))
+    second = pod_on(claims=["c"], uid="u2", seLinuxOptions={"level": "s0:c2"})
+    waiter = await labelling.wait(second)
+    with pytest.raises(WaitFailed, match=f'conflicting SELinux labels of volume pv-local-1: "{LABEL}" and "{OTHER}"'):
+        await waiter
+    await labelling.end("u1")
+    again = await labelling.wait(second)
+    assert again.done()
+    assert labelling.disks.labels[-2:] == [("device", OTHER), ("u2", OTHER)]
+
+
+async def test_a_device_is_unmounted_for_a_pod_with_another_label(labelling, pod_on):
+    await labelling.wait(pod_on(claims=["c"], uid="u1", seLinuxOptions={"level": "s0:c1"}))
+    path = "/plugins/kubernetes.io/gce-pd/mounts/local-1"
+    labelling.devices.elsewhere[path] = ["/mnt/mine"]
+    await labelling.end("u1")
+    waiter = await labelling.wait(pod_on(claims=["c"], uid="u2", seLinuxOptions={"level": "s0:c2"}))
+    assert not waiter.done()
+    labelling.devices.elsewhere.clear()
+    await labelling.settle(timedelta(seconds=1))
+    assert waiter.done()
+    assert labelling.disks.labels == [("device", LABEL), ("u1", LABEL), ("device", OTHER), ("u2", OTHER)]
+
+
+async def test_pods_with_the_same_label_share_it(labelling, pod_on):
+    for uid in ("u1", "u2"):
+        assert (await labelling.wait(pod_on(claims=["c"], uid=uid, seLinuxOptions={"level": "s0:c1"}))).done()
