@@ -398,19 +398,24 @@ class Reader(threading.Thread):
 
 
 def test_a_reader_never_sees_a_half_state(target):
-    """Both files always have the same content behind one `..data`, which always leads somewhere."""
+    """Both files always have the same content behind one `..data`, which leads nowhere only for who is outrun twice."""
     write(target, payload(a="0", b="0"))
+    begun, done = [], []
 
     def read():
-        with opened_data(target) as directory:
-            try:
+        before = len(done)
+        try:
+            with opened_data(target) as directory:
                 return read_files(directory)
-            except FileNotFoundError:
-                return set()  # this state has been replaced twice meanwhile
+        except FileNotFoundError:
+            assert len(begun) - before >= 2, "an old state was gone after one update"
+            return set()
 
     with Reader(read):
         for number in range(100):
+            begun.append(number)
             write(target, payload(a=str(number), b=str(number)))
+            done.append(number)
 
 
 def test_an_update_takes_no_file_away_from_a_reader(target):
