@@ -21,6 +21,7 @@ TEXTS: Final = (OWN, CADVISOR, RESOURCE, PROBES, SLIS)
 ROUTES: Final = (*TEXTS, *SUMMARIES)
 _MISSING: Final = "404 page not found\n"
 _INTERFACES: Final = "interfaces.json"
+_MOUNTS: Final = "mounts.json"
 
 
 class Scrape(Struct, frozen=True):
@@ -43,11 +44,14 @@ class Recording(Struct, frozen=True):
     second: Scrape
     interfaces: tuple[frozenset[str], ...] = ()
     """Those of the machine, at several times."""
+    mounts: tuple[frozenset[str], ...] = ()
+    """Where something is mounted on the machine, at the same times."""
 
 
 def write_recording(recording: Recording, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / _INTERFACES).write_bytes(msgspec.json.encode([sorted(each) for each in recording.interfaces]))
+    for name, seen in ((_INTERFACES, recording.interfaces), (_MOUNTS, recording.mounts)):
+        (directory / name).write_bytes(msgspec.json.encode([sorted(each) for each in seen]))
     for number, scrape in enumerate((recording.first, recording.second), start=1):
         made = directory / str(number)
         made.mkdir(parents=True, exist_ok=True)
@@ -56,8 +60,11 @@ def write_recording(recording: Recording, directory: Path) -> None:
 
 
 def read_recording(directory: Path) -> Recording:
-    interfaces = msgspec.json.decode((directory / _INTERFACES).read_bytes(), type=tuple[frozenset[str], ...])
-    return Recording(_read_scrape(directory / "1"), _read_scrape(directory / "2"), interfaces)
+    interfaces, mounts = (
+        msgspec.json.decode((directory / name).read_bytes(), type=tuple[frozenset[str], ...])
+        for name in (_INTERFACES, _MOUNTS)
+    )
+    return Recording(_read_scrape(directory / "1"), _read_scrape(directory / "2"), interfaces, mounts)
 
 
 def file_name(route: str) -> str:

@@ -23,6 +23,7 @@ from klet.api.config import ConfigMap
 from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod
 from klet.errors import KletError
+from klet.host.mountinfo import parse_mountinfo
 from klet.kube.client import KubeClient
 from klet.kube.errors import KubeError, NotFound
 from klet.testing.containerd import run_containerd
@@ -86,14 +87,15 @@ class ComparedNode(Struct, frozen=True):
             await self._until_running(daemon)
             await self._start_and_end_one(daemon)
             self.report(f"{agent}: letting it measure for {settle.total_seconds():g} s")
-            interfaces = [_list_interfaces()]
+            interfaces, mounts = [_list_interfaces()], [_list_mounts()]
             await self.clock.sleep(settle)
             interfaces.append(_list_interfaces())
+            mounts.append(_list_mounts())
             first = await self._scrape()
             self.report(f"{agent}: scraped once; again in {between.total_seconds():g} s")
             await self.clock.sleep(between)
             second = await self._scrape()
-            return Recording(first, second, (*interfaces, _list_interfaces()))
+            return Recording(first, second, (*interfaces, _list_interfaces()), (*mounts, _list_mounts()))
 
     async def _until_running(self, daemon: Daemon) -> None:
         give_up = self.clock.now() + READY_LIMIT
@@ -178,6 +180,11 @@ def mount_place(place: Path) -> None:
 
 def _list_interfaces() -> frozenset[str]:
     return frozenset(each.name for each in Path("/sys/class/net").iterdir())
+
+
+def _list_mounts() -> frozenset[str]:
+    """Return where something is mounted on the machine, outside of the namespace of the comparison."""
+    return frozenset(each.mount_point for each in parse_mountinfo(Path("/proc/1/mountinfo").read_text()))
 
 
 async def _exists(client: KubeClient, name: str) -> bool:

@@ -40,3 +40,16 @@ def test_an_interface_that_was_not_there_all_the_time_is_dropped(first, second):
 def test_one_that_stays_is_compared():
     both = [recording({"eth0", "guest1"}), recording({"eth0", "guest1"})]
     assert drop_visitors(*both) == both
+
+
+def test_a_mount_that_was_not_there_all_the_time_is_dropped():
+    text = """f{device="/dev/shm",id="/"} 1
+f{device="/tmp/guest",id="/"} 1
+"""
+    scrape = Scrape({CADVISOR: text})
+    both = [
+        Recording(scrape, scrape, mounts=(frozenset({"/", "/dev/shm"}),)),
+        Recording(scrape, scrape, mounts=(frozenset({"/", "/dev/shm", "/tmp/guest"}),)),
+    ]
+    for found in drop_visitors(*both):
+        assert found.first.bodies[CADVISOR] == found.second.bodies[CADVISOR] == text.splitlines(keepends=True)[0]
