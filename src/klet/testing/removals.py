@@ -33,6 +33,7 @@ _TREE: Final = _in("a tree")
 _SCRATCH: Final = _in("a scratch directory")
 _OWN_STAGING: Final = _because("renames a file that it has just written; the kernel replaces no mount point")
 _ASKS: Final = _because("only asks LogFiles, which is tested")
+_EMPTY: Final = _because("only asks remove_empty_below, which is tested")
 _KERNEL_FILE: Final = _because("writes a file of the kernel")
 
 REMOVALS: Final[Mapping[str, Removal]] = {
@@ -86,6 +87,7 @@ REMOVALS: Final[Mapping[str, Removal]] = {
     "host/mounts.py:cleanup_mount_point": _in("a mount point", "a mount point that is a file"),
     "host/own_process.py:set_oom_score": _KERNEL_FILE,
     "host/root_directory.py:hold_file": _because("empties the file that it has locked: only the agents write there"),
+    "host/storage/scsi.py:_write": _KERNEL_FILE,
     "journal/database.py:set_aside": _in("a damaged journal"),
     "kube/transport.py:_load_pair": _because("writes a file in memory"),
     "logs/rotated_files.py:_compress": _in("a log to be compressed"),
@@ -121,6 +123,8 @@ REMOVALS: Final[Mapping[str, Removal]] = {
     "volumes/csi/directories.py:remove_data": _in("the end of a CSI volume", "the stage of a CSI volume"),
     "volumes/csi/directories.py:remove_empty": _in("the end of a CSI volume", "the stage of a CSI volume"),
     "volumes/csi/directories.py:write_data": _in("a new vol_data.json"),
+    "volumes/device_mounts.py:DeviceMounts.remove": _EMPTY,
+    "volumes/device_mounts.py:_remove_if_empty": _EMPTY,
     "volumes/directories.py:PodDirectories.remove": _in("an orphaned pod"),
     "volumes/host_devices.py:DeviceFiles._make_link": _in("a new device of a pod"),
     "volumes/host_devices.py:DeviceFiles.remove_map": _in("the map of a block volume"),
@@ -133,6 +137,12 @@ REMOVALS: Final[Mapping[str, Removal]] = {
     "volumes/orphans.py:_remove_empty": _in("an orphaned pod"),
     "volumes/orphans.py:_remove_sub_paths": _in("an orphaned pod"),
     "volumes/orphans.py:remove_orphan": _in("an orphaned pod"),
+    "volumes/plugins/flex.py:FlexPlugin.tear_down": _EMPTY,
+    "volumes/plugins/flex.py:_remove_if_empty": _EMPTY,
+    "volumes/plugins/git_repo.py:GitRepoPlugin.tear_down": _in("the end of an emptyDir"),
+    "volumes/plugins/iscsi.py:IscsiPlugin.remove_device": _because("only asks unlink_below, which is tested"),
+    "volumes/plugins/iscsi.py:_write_record": _because("only asks write_in_place, which is tested"),
+    "volumes/plugins/nfs.py:NfsPlugin._take_down": _EMPTY,
     "volumes/pod_stage.py:PodStage._unmap": _because("only asks HostDevices, which is tested"),
     "volumes/scratch.py:ScratchDirectories.set_up": _in("an emptyDir that has lost its directory"),
     "volumes/scratch.py:ScratchDirectories.tear_down": _in("the end of an emptyDir"),

@@ -23,7 +23,8 @@ from klet.objectcache.csi_objects import ClusterCsiObjects
 from klet.plugins.boards import PluginHandler
 from klet.volumes.csi.access import CsiAccess
 from klet.volumes.csi.build import CsiPorts
-from klet.volumes.csi.changes import CsiChanges, PluginUser
+from klet.volumes.csi.changes import CsiChanges
+from klet.volumes.plugins.base import PluginUser
 
 
 class DriverSettings(Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 from klet.aio.broadcast import Subscription, until_any
 from klet.volumes.csi.places import PLUGIN
+from klet.volumes.plugins.base import PluginUser
 
 
 class DriverNews(Protocol):
@@ -18,12 +19,6 @@ class DriverObjectNews(Protocol):
     async def until_synced(self) -> None: ...
 
     def changes(self) -> Subscription[Any]: ...
-
-
-class PluginUser(Protocol):
-    """The part of the volume manager that asks a plugin again."""
-
-    def plugin_changed(self, name: str) -> None: ...
 
 
 class CsiChanges:

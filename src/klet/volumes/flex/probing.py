@@ -7,13 +7,14 @@ is mounted there holds.
 import logging
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.errors import KletError
 from klet.volumes.flex.driver import DriverRunner, FlexDriver, FoundDriver, find_drivers
 from klet.volumes.plugin_board import PluginBoard
+from klet.volumes.plugins.base import PluginUser
 from klet.volumes.plugins.flex import FlexPlugin, FlexPorts
 
 logger = logging.getLogger(__name__)
@@ -74,16 +75,10 @@ class FlexFinder:
         return True
 
 
-class ChangedPlugins(Protocol):
-    """Whoever has volumes of plugins."""
-
-    def plugin_changed(self, name: str) -> None: ...
-
-
 class FlexWatcher:
     """Looks for drivers while the agent runs."""
 
-    def __init__(self, *, finder: FlexFinder, volumes: ChangedPlugins, clock: Clock) -> None:
+    def __init__(self, *, finder: FlexFinder, volumes: PluginUser, clock: Clock) -> None:
         self._finder = finder
         self._volumes = volumes
         self._clock = clock

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from msgspec import Struct
 
@@ -28,6 +28,14 @@ from klet.volumes.errors import VolumeSetupError
 from klet.volumes.names import VolumeName, pod_volume_name
 from klet.volumes.spec import VolumeSpec
 from klet.volumes.usage import fs_group, fs_user
+
+
+class PluginUser(Protocol):
+    """Asks plugins for volumes."""
+
+    def plugin_changed(self, name: str) -> None:
+        """Ask a plugin again: its answers may be others now."""
+        ...
 
 
 class VolumeAttributes(Struct, frozen=True):
