@@ -176,3 +176,22 @@ async def test_a_driver_that_dies_in_a_call_leaves_nothing_in_the_end(bench, tmp
         await bench.unpublish()
         await bench.unstage()
     assert (mounted_below(bench.root), bench.leftovers()) == ([], [])
+
+
+@pytest.mark.parametrize("at", [Moment.BEFORE, Moment.AFTER])
+async def test_a_publish_that_nobody_waits_for_any_more_and_the_next_one_show_the_same(bench, at):
+    (bench.driver.content("vol-0a1b") / "file").write_text("data")
+    await bench.stage()
+    bench.driver.faults.add(DriverFault(rpc="NodePublishVolume", does=Mishap.HANG, at=at))
+    async with asyncio.TaskGroup() as group:
+        call = group.create_task(bench.publish())
+        await bench.driver.faults.reached.wait()
+        call.cancel()
+    bench.driver.faults.release()
+    await bench.stage()
+    await bench.publish()
+    assert (bench.target() / "file").read_text() == "data"
+    assert len(mounted_below(bench.target().parent)) == 1
+    await bench.unpublish()
+    await bench.unstage()
+    assert (mounted_below(bench.root), bench.leftovers()) == ([], [])
