@@ -14,8 +14,8 @@ from klet.host.processes import Completed, run_process
 
 QUICK: Final = timedelta(minutes=1)
 """For what looks something up, or asks the kernel for one thing."""
-NETWORK: Final = timedelta(minutes=2)
-"""For what waits for a server: mount(8), iscsiadm."""
+NETWORK: Final = timedelta(minutes=5)
+"""For what waits for a server: mount(8), iscsiadm. mount.nfs itself gives up after two minutes, and says why."""
 WHOLE_DISK: Final = timedelta(hours=6)
 """For what may read or write all of a disk. The Go kubelet waits without end."""
 _OUTPUT_LIMIT: Final = 1 << 20
