@@ -32,11 +32,13 @@ TROUBLES = frozenset(
         Reason.UNHEALTHY,
         Reason.FAILED_CREATE_POD_CONTAINER,
         Reason.FAILED_CREATE_POD_SANDBOX,
+        Reason.FAILED_DETACH_VOLUME,
         Reason.FAILED_KILL_CONTAINER,
         Reason.FAILED_KILL_POD,
         Reason.FAILED_ATTACH_VOLUME,
         Reason.FAILED_MAP_VOLUME,
         Reason.FAILED_MOUNT,
+        Reason.FAILED_MOUNT_ON_FILESYSTEM_MISMATCH,
         Reason.FAILED_POD_SANDBOX_STATUS,
         Reason.FAILED_POST_START_HOOK,
         Reason.FAILED_PREPARE_DYNAMIC_RESOURCES,
@@ -45,6 +47,7 @@ TROUBLES = frozenset(
         Reason.FAILED_SYNC,
         Reason.FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET,
         Reason.FAILED_UNMOUNT,
+        Reason.FAILED_UNMOUNT_DEVICE,
         Reason.FAILED_VALIDATION,
     }
 )
