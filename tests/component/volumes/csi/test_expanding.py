@@ -6,7 +6,8 @@ from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.api.quantity import Quantity
 from klet.csi.client import CsiVolumeStats, NodeCapability, UsageNumbers
-from klet.host.disk_usage import DiskTarget, DiskTargetKind, HostDiskMeter, NoQuotas, NotMeasured
+from klet.host.disk_usage import DiskTarget, DiskTargetKind, HostDiskMeter, NotMeasured
+from klet.host.project_quotas import NoQuotas
 from klet.testing.csi.driver import NAME
 from klet.testing.csi.faults import DriverFault
 from klet.volumes.csi.expanding import CsiUsage
