@@ -20,6 +20,7 @@ from klet.api.volume import Volume
 from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.host import mounts
 from klet.host.mountinfo import find_mount
+from klet.host.project_quotas import NoQuotas
 from klet.host.storage.iscsi_sessions import IscsiSessions
 from klet.host.storage.scsi import DiskTree
 from klet.host.storage.tools import HostTools, search_path
@@ -101,6 +102,7 @@ class ToolNode:
                 disks=DiskTree(sys=root / "sys", dev=root / "dev"),
                 sessions=IscsiSessions(sys=root / "sys"),
             ),
+            quotas=NoQuotas(),
             recorder=self.journal,
             threads=threads,
             clock=ManualClock(),
