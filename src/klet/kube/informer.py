@@ -20,6 +20,7 @@ from klet.api.base import ApiObject
 from klet.api.kinds import kind_of
 from klet.api.meta import WatchEventType, metadata_of
 from klet.errors import level_for
+from klet.kube.authorizer_lag import AUTHORIZER_LAG
 from klet.kube.client import KubeClient
 from klet.kube.errors import ApiError, Expired, Forbidden, KubeError, TryLater, Unauthorized
 from klet.kube.watch import Bookmark, Watcher, WatchScope
@@ -34,9 +35,6 @@ HEALTHY_AFTER: Final = timedelta(minutes=2)
 """A watch that held this long has ended in the ordinary way: the next one begins at once."""
 STEADY_AFTER: Final = timedelta(seconds=5)
 """A watch that held this long had a server: delays that grew while there was none start from the first again."""
-AUTHORIZER_LAG: Final = tuple(timedelta(milliseconds=each) for each in (25, 50, 100, 200, 400))
-"""The node authorizer learns of a pod from a watch of its own, so it may refuse what the pod refers to for a moment
-after this node has the pod. A pod waits for its objects, so a refused first list is retried after these delays."""
 
 
 class RetryPace(Enum):

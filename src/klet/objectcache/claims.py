@@ -6,8 +6,10 @@ A node may only get those that its pods use, one by one: there is nothing to wat
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from klet.aio.clock import Clock
 from klet.api.claim import PersistentVolumeClaim
 from klet.api.storage import PersistentVolume
+from klet.kube.authorizer_lag import once_allowed
 from klet.objectcache.errors import Standalone
 from klet.objectcache.standalone import NO_OBJECTS
 from klet.objectcache.store import A, ObjectClient
@@ -24,14 +26,15 @@ class ClaimClient(ObjectClient, Protocol):
 class ClusterClaims:
     """Asks the API server each time."""
 
-    def __init__(self, *, client: ClaimClient) -> None:
+    def __init__(self, *, client: ClaimClient, clock: Clock) -> None:
         self._client = client
+        self._clock = clock
 
     async def claim(self, namespace: str, name: str) -> PersistentVolumeClaim:
-        return await self._client.get(PersistentVolumeClaim, name, namespace)
+        return await once_allowed(lambda: self._client.get(PersistentVolumeClaim, name, namespace), self._clock)
 
     async def persistent_volume(self, name: str) -> PersistentVolume:
-        return await self._client.get(PersistentVolume, name)
+        return await once_allowed(lambda: self._client.get(PersistentVolume, name), self._clock)
 
     async def patch_claim_status(self, namespace: str, name: str, patch: Mapping[str, Any]) -> PersistentVolumeClaim:
         return await self._client.patch(PersistentVolumeClaim, name, namespace, patch=patch, subresource="status")

@@ -13,7 +13,8 @@ from klet.aio.clock import Clock
 from klet.api.authentication import TokenRequest
 from klet.api.config import ServiceAccount
 from klet.errors import KletError, level_for
-from klet.kube.errors import Forbidden, NotFound
+from klet.kube.authorizer_lag import once_allowed
+from klet.kube.errors import NotFound
 from klet.model.objects import IssuedToken
 from klet.model.pods import PodUID
 from klet.model.roles import TokenClient
@@ -30,8 +31,6 @@ from klet.objectcache.token_rules import (
 logger = logging.getLogger(__name__)
 
 SWEEP: Final = timedelta(minutes=1)
-# The authorizer of the API server may learn later than the node that the pod is this node's.
-_PAUSES: Final = (timedelta(milliseconds=100), timedelta(milliseconds=300), timedelta(seconds=1))
 _API_VERSION: Final = "authentication.k8s.io/v1"
 
 
@@ -113,15 +112,12 @@ class TokenCache:
 
     async def _ask(self, namespace: str, account: str, request: TokenRequest) -> TokenRequest:
         body = replace(request, api_version=_API_VERSION, kind="TokenRequest")
-        pauses = iter(_PAUSES if request.spec.bound_object_ref is not None else ())
+
+        async def ask() -> TokenRequest:
+            return await self._client.create_sub(ServiceAccount, account, namespace, "token", body)
+
         try:
-            while True:
-                try:
-                    return await self._client.create_sub(ServiceAccount, account, namespace, "token", body)
-                except Forbidden:
-                    if (pause := next(pauses, None)) is None:
-                        raise
-                    await self._clock.sleep(pause)
+            return await (ask() if request.spec.bound_object_ref is None else once_allowed(ask, self._clock))
         except NotFound as error:
             if await self._makes_tokens():
                 raise

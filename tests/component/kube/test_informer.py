@@ -11,7 +11,8 @@ from klet.api.config import ConfigMap
 from klet.api.kinds import kind_of
 from klet.embedded import refusals
 from klet.embedded.faults import Cut, DelayAnswer, FallSilent, RefuseRequest
-from klet.kube.informer import AUTHORIZER_LAG, FIRST_DELAY, Informer, InformerSettings, ObjectKey
+from klet.kube.authorizer_lag import AUTHORIZER_LAG
+from klet.kube.informer import FIRST_DELAY, Informer, InformerSettings, ObjectKey
 from klet.kube.throttle import Unlimited
 from klet.kube.watch import Watcher, WatchPatience, WatchScope
 from klet.testing.clock import FastClock

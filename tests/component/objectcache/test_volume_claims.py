@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from klet.aio.clock import SystemClock
 from klet.api.claim import PersistentVolumeClaim
 from klet.api.codec import convert
 from klet.api.node import Node
@@ -34,7 +35,7 @@ async def claims(cluster):
     body = {"metadata": {"name": "c", "namespace": "default"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
     await cluster.client.create(convert(PersistentVolumeClaim, body), "default")
     await cluster.client.patch(PersistentVolumeClaim, "c", "default", patch={"status": STATUS}, subresource="status")
-    return ClusterClaims(client=cluster.client)
+    return ClusterClaims(client=cluster.client, clock=SystemClock())
 
 
 async def test_a_claim_that_is_not_there_is_not_found(claims):

@@ -75,7 +75,7 @@ def build_drivers(
     access = CsiAccess(
         registered=board,
         known=objects,
-        objects=ClusterCsiObjects(client=client),
+        objects=ClusterCsiObjects(client=client, clock=clock),
         connector=connector,
         node=settings.node_name,
     )

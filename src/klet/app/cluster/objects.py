@@ -89,7 +89,7 @@ def build_served_objects(
     certificates = PodCertificates() if settings.has_pod_certificates else None
     objects = NodeObjects(
         referred=referred,
-        claims=ClusterClaims(client=clients.main),
+        claims=ClusterClaims(client=clients.main, clock=clock),
         data=referred,
         tokens=tokens,
         trust=trust or NoTrustBundles(),
