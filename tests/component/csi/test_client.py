@@ -1,6 +1,5 @@
 """The CSI port against the test driver on a real Unix socket: requests, budget, errors, sizes, metrics, silence."""
 
-import logging
 import socket
 from datetime import timedelta
 from pathlib import Path
@@ -201,8 +200,7 @@ async def test_calls_are_measured_by_driver_method_and_code(bench):
 
 
 async def test_no_secret_is_logged_or_part_of_an_error(bench, caplog):
-    caplog.set_level(REQUESTS)
-    logging.getLogger("klet").setLevel(REQUESTS)
+    caplog.set_level(REQUESTS, logger="klet")
     bench.driver.faults.add(DriverFault(rpc="NodeStageVolume", does=Code.INTERNAL))
     async with bench.connector.open(bench.address) as client:
         with pytest.raises(CsiCallFailed) as caught:
