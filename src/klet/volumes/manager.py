@@ -168,6 +168,9 @@ class VolumeManager:
             self._drop_desired(uid)
             # An operation that has begun runs to its end: only then is the disk what it will stay, and can be read.
             await self._waiters.wait_until(uid, lambda: not self._reconciler.is_busy(uid), patience=PATIENCE)
+            if self._reconciler.is_busy(uid):
+                # What it mounts in the end would belong to nobody, in a directory that has been removed.
+                raise WaitFailed(f"volumes are still being mounted or unmounted: {TIMED_OUT}", is_timeout=True)
             await self._reconstruction.take_in(uid)
             for mount in self._actual.of_pod(uid):
                 self._reconciler.add(mount.key)
@@ -343,3 +346,4 @@ class VolumeManager:
         for mount in dropped:
             self._boards.publish_use(mount.key.volume, is_attachable=mount.is_attachable)
             self._reconciler.add_device(mount.key.volume)
+            self._reconciler.drop(mount.key)

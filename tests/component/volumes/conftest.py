@@ -229,6 +229,7 @@ class StagedNode:
         self.disks = AttachableDisks(self.rack)
         self.volumes = build_manager(
             ManagerPorts(
+                registry=MetricRegistry(),
                 plugins=(self.disks,),
                 allocations=AllocationBook(),
                 layout=Layout(Path("/")),
@@ -401,6 +402,7 @@ class DiskNode:
             mounter=self.mounts,
             devices=self.devices,
             storage=storage_of(self.machine, self.trees),
+            quotas=NoQuotas(),
             recorder=NotAsked(),
             threads=self.threads,
             clock=self.clock,
@@ -438,6 +440,7 @@ class ManagedDisks:
         layout = Layout(disk_node.root)
         self.manager = build_manager(
             ManagerPorts(
+                registry=MetricRegistry(),
                 plugins=build_plugins(ports),
                 allocations=AllocationBook(),
                 disk=PodDirectories(layout=layout, threads=disk_node.threads),
