@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from klet.volumes.errors import UncertainProgress
+from klet.volumes.plugins.base import Expansion, ExpansionOutcome
 
 A = "kubernetes.io/gce-pd/a"
 
@@ -73,3 +74,23 @@ async def test_nothing_is_kept_of_pods_that_have_gone(running, pod_on, disk_volu
     assert running.rack.is_empty()
     kept = (reconciler._backoff._failures, reconciler._wanted_since, reconciler._busy)
     assert kept == ({}, {}, {})
+
+
+async def test_a_pod_keeps_its_volume_when_its_claim_leads_to_another(running, pod_on):
+    """Both would be mounted in the same directory, one over the other."""
+    running.disks.grows = Expansion(ExpansionOutcome.FINISHED)
+    running.cluster.add_claim("c", disk="local-1")
+    pod = pod_on(claims=["c"])
+    await running.wait(pod)
+    assert running.disks.ups == [("u", "pv-local-1")]
+    running.cluster.volumes["pv-local-1"]["spec"]["gcePersistentDisk"] = {"pdName": "local-2"}
+    await running.settle(timedelta(minutes=10))
+    running.volumes.process(pod)
+    await running.settle()
+    running.volumes.process(pod)
+    await running.settle(timedelta(minutes=1))
+    assert running.disks.ups == [("u", "pv-local-1")]
+    assert running.rack.staged == {"local-1": False}
+    assert (await running.wait(pod)).exception() is None
+    await running.end("u")
+    assert running.rack.is_empty()
