@@ -33,8 +33,8 @@ PAUSE: Final = timedelta(milliseconds=50)
 PATIENCE: Final = timedelta(seconds=20)
 """For one slice; what takes longer is taken for dead."""
 MOST_STUCK: Final = 2
-"""While so many threads hang, no filesystem of a volume is looked at: each dead server would take one more thread, until
-none is left for what lies on the disks of this machine."""
+"""While so many threads hang, no filesystem of a volume is looked at: each dead server would take one more thread,
+until none is left for what lies on the disks of this machine."""
 _BEGINNING: Final = 10
 """What it costs to find and open a directory, in entries."""
 
