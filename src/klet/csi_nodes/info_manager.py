@@ -66,6 +66,11 @@ class NodeInfoManager:
         """The UID of the Node that the CSINode must belong to."""
         self._turn = asyncio.Lock()
 
+    @property
+    def owner(self) -> str:
+        """Return the UID of the Node that the CSINode belongs to; empty before there is one."""
+        return self._owner
+
     async def initialize(self) -> None:
         """Have a CSINode that belongs to this Node. Must come before any driver; raises KletError."""
         self._owner = (await self._client.get(Node, self._node_name)).metadata.uid

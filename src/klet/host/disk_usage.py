@@ -32,6 +32,9 @@ PAUSE: Final = timedelta(milliseconds=50)
 """After each slice: at most 10,000 entries in a second."""
 PATIENCE: Final = timedelta(seconds=20)
 """For one slice; what takes longer is taken for dead."""
+MOST_STUCK: Final = 2
+"""While so many threads hang, no filesystem of a volume is looked at: each dead server would take one more thread,
+until none is left for what lies on the disks of this machine."""
 _BEGINNING: Final = 10
 """What it costs to find and open a directory, in entries."""
 
@@ -123,10 +126,15 @@ class HostDiskMeter:
     ) -> Mapping[DiskTarget, DiskReading]:
         """Measure targets one after the other, none with more than `most` entries."""
         self._stuck = {target: job for target, job in self._stuck.items() if job.is_busy}
-        job = _Job((target for target in targets if target not in self._stuck), most, self._quotas, self._clock)
         readings: dict[DiskTarget, DiskReading] = {
             target: NotMeasured(reason="a previous measurement has not ended") for target in self._stuck
         }
+        wanted = [target for target in targets if target not in self._stuck]
+        if len(self._stuck) >= MOST_STUCK:
+            risky = [target for target in wanted if target.kind is DiskTargetKind.FILESYSTEM]
+            readings |= {target: NotMeasured(reason="too many filesystems do not answer") for target in risky}
+            wanted = [target for target in wanted if target not in readings]
+        job = _Job(wanted, most, self._quotas, self._clock)
         try:
             while not await self._run_slice(job):
                 await self._clock.sleep(PAUSE)

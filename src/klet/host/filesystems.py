@@ -16,6 +16,9 @@ from klet.host.mounts import is_mountpoint
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _AT_FDCWD: Final = -100
 _AT_SYMLINK_NOFOLLOW: Final = 0x100
+_AT_NO_AUTOMOUNT: Final = 0x800
+_AT_STATX_DONT_SYNC: Final = 0x4000
+"""Take what the kernel knows: a server that is gone would be waited for without an end."""
 _STATX_ATTR_MOUNT_ROOT: Final = 0x2000
 # Offsets in `struct statx`, which is the same on every architecture.
 _ATTRIBUTES, _ATTRIBUTES_MASK, _STATX_SIZE = 8, 56, 256
@@ -39,9 +42,13 @@ def filesystem_type(path: Path) -> int:
 
 
 def is_mount_root(path: Path) -> bool:
-    """Return whether something is mounted at exactly this path; raises FileMissing if it is not there."""
+    """Return whether something is mounted at exactly this path; raises FileMissing if it is not there.
+
+    The filesystem that is mounted there is not asked.
+    """
     buffer = ctypes.create_string_buffer(_STATX_SIZE)
-    if _LIBC.statx(_AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, 0, buffer) != 0:
+    flags = _AT_SYMLINK_NOFOLLOW | _AT_NO_AUTOMOUNT | _AT_STATX_DONT_SYNC
+    if _LIBC.statx(_AT_FDCWD, os.fsencode(path), flags, 0, buffer) != 0:
         error = _os_error()
         if error.errno != errno.ENOSYS:
             raise file_error("look at", path, error)

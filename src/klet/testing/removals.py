@@ -141,6 +141,7 @@ REMOVALS: Final[Mapping[str, Removal]] = {
     "volumes/plugins/flex.py:_remove_if_empty": _EMPTY,
     "volumes/plugins/git_repo.py:GitRepoPlugin.tear_down": _in("the end of an emptyDir"),
     "volumes/plugins/iscsi.py:IscsiPlugin.remove_device": _because("only asks unlink_below, which is tested"),
+    "volumes/plugins/iscsi.py:_write_port": _because("only asks unlink_below and write_in_place, which are tested"),
     "volumes/plugins/iscsi.py:_write_record": _because("only asks write_in_place, which is tested"),
     "volumes/plugins/nfs.py:NfsPlugin._take_down": _EMPTY,
     "volumes/pod_stage.py:PodStage._unmap": _because("only asks HostDevices, which is tested"),

@@ -1,5 +1,6 @@
 """What a volume manager asks an API server for, kept in memory: this node, claims and their volumes."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,6 +31,8 @@ class VolumeCluster:
         self.live: Node | None = None
         """This node as the API server has it; None if it does not answer."""
         self.patch_error: KletError | None = None
+        self.gate: asyncio.Event | None = None
+        """What a read of the node waits for."""
         self._changes = Broadcast[ObjectKey]()
 
     def attach(self, *names: str, labels: Mapping[str, str] | None = None) -> None:
@@ -87,6 +90,8 @@ class VolumeCluster:
 
     async def read(self) -> Node:
         self.reads.append("node")
+        if self.gate is not None:
+            await self.gate.wait()
         if self.live is None:
             raise KletError("the API server does not answer")
         return self.live

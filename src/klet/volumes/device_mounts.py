@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 UNMOUNT_LIMIT: Final = timedelta(minutes=1)
 """After it an unmount is forced: a server, or a disk, may not answer any more."""
+MOST_LATE: Final = 6
+"""Threads that may hang at once, of those that all volumes have."""
 _MODE: Final = 0o750
 _MAX_STACKED: Final = 100
 
@@ -47,22 +49,49 @@ class MountPoints(Protocol):
     def unmount(self, target: Path, *, force: bool = False) -> bool: ...
 
 
+class _Call:
+    """One unmount, as its thread sees it."""
+
+    def __init__(self, points: MountPoints, target: Path, *, force: bool) -> None:
+        self._points = points
+        self.target = target
+        self.force = force
+        self.is_at_work = False
+
+    def run(self) -> bool:
+        self.is_at_work = True
+        try:
+            return self._points.unmount(self.target, force=self.force)
+        finally:
+            self.is_at_work = False
+
+
 class Unmounter:
-    """Unmounts, by force if that takes too long."""
+    """Unmounts, by force if that takes too long. What hangs is not tried again meanwhile: each try has a thread."""
 
     def __init__(self, *, points: MountPoints, threads: Threads, limit: timedelta = UNMOUNT_LIMIT) -> None:
         self._points = points
         self._threads = threads
         self._limit = limit
+        self._late: list[_Call] = []
 
     async def unmount(self, target: Path) -> bool:
         """Unmount what is on top at a path; False if nothing was mounted there."""
+        self._late = [call for call in self._late if call.is_at_work]
+        if len(self._late) >= MOST_LATE:
+            raise VolumeSetupError(
+                f"unmount failed: {len(self._late)} other ones have not ended\nUnmounting arguments: {target}\nOutput: "
+            )
         for force in (False, True):
+            if any((call.target, call.force) == (target, force) for call in self._late):
+                continue
+            call = _Call(self._points, target, force=force)
             try:
                 # The thread that hangs returns when the unmount by force has ended what it waits for.
                 async with asyncio.timeout(self._limit.total_seconds()):
-                    return await self._threads.run(self._points.unmount, target, force=force)
+                    return await self._threads.run(call.run)
             except TimeoutError:
+                self._late += [call] if call.is_at_work else []
                 logger.warning("Unmounting takes too long", extra={"volume": str(target)})
             except MountError as error:
                 raise VolumeSetupError(

@@ -60,6 +60,10 @@ class VolumeExpander:
         self._failed: set[VolumeName] = set()
         """Volumes whose expansion has ended with a final error in this run of the agent."""
 
+    def forget(self, name: VolumeName) -> None:
+        """Forget a device that the node has no more."""
+        self._failed.discard(name)
+
     async def follow_on_mount(self, desired: DesiredMount, device: NodeDevice | None, *, mount_path: str) -> None:
         """Expand a volume that is being mounted, if it has grown since its claim was last updated."""
         persistent, use = desired.spec.persistent, desired.claim

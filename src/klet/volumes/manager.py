@@ -168,6 +168,9 @@ class VolumeManager:
             self._drop_desired(uid)
             # An operation that has begun runs to its end: only then is the disk what it will stay, and can be read.
             await self._waiters.wait_until(uid, lambda: not self._reconciler.is_busy(uid), patience=PATIENCE)
+            if self._reconciler.is_busy(uid):
+                # What it mounts in the end would belong to nobody, in a directory that has been removed.
+                raise WaitFailed(f"volumes are still being mounted or unmounted: {TIMED_OUT}", is_timeout=True)
             await self._reconstruction.take_in(uid)
             for mount in self._actual.of_pod(uid):
                 self._reconciler.add(mount.key)
@@ -269,6 +272,11 @@ class VolumeManager:
         elif before is not None:
             wanted = replace(wanted, claim=before.claim, claim_size=before.claim_size)
         if before is None:
+            if (former := self._former(wanted, name)) is not None:
+                # What it stands for was made again meanwhile, and is another volume. The pod keeps what it has:
+                # both have the same directory.
+                self._desired.add_error(uid, f"volume {name} stands for {key.volume} now, the pod has {former}")
+                return False
             if (other := find_conflict(wanted, self._desired.of_volume(key.volume))) is not None:
                 labels = f'"{other.label}" and "{wanted.label}"'
                 self._desired.add_error(uid, f"conflicting SELinux labels of volume {spec.name}: {labels}")
@@ -282,6 +290,17 @@ class VolumeManager:
                 self._update(before, wanted)
         self._follow_size(wanted)
         return wanted.is_expandable
+
+    def _former(self, wanted: DesiredMount, name: str) -> VolumeName | None:
+        """Return which volume a name of a pod stood for before, if that is another one in the same directory."""
+        return next(
+            (
+                each.key.volume
+                for each in self._desired.of_pod(wanted.key.uid)
+                if each.plugin.name == wanted.plugin.name and each.spec.name == wanted.spec.name and name in each.names
+            ),
+            None,
+        )
 
     def _update(self, before: DesiredMount, after: DesiredMount) -> None:
         self._desired.put(after)
@@ -343,3 +362,4 @@ class VolumeManager:
         for mount in dropped:
             self._boards.publish_use(mount.key.volume, is_attachable=mount.is_attachable)
             self._reconciler.add_device(mount.key.volume)
+            self._reconciler.drop(mount.key)

@@ -109,6 +109,12 @@ class MountReconciler:
         """Handle a device: perhaps nobody needs it any more."""
         self._queue.add(whole(name))
 
+    def drop(self, key: MountKey) -> None:
+        """Forget a volume that its pod does not want any more, unless it has it: its failures do not count any more."""
+        if self._boards.actual.get(key) is None:
+            self._wanted_since.pop(key, None)
+            self._backoff.forget(key)
+
     def renew(self, key: MountKey) -> None:
         """Bring a volume up to date, at once even if its last try failed."""
         self._boards.desired.touch(key)
@@ -149,8 +155,8 @@ class MountReconciler:
         )
         match step:
             case Leave(until=until):
-                if desired is None:
-                    self._wanted_since.pop(key, None)
+                if desired is None and actual is None:
+                    self.drop(key)
                 self._wake_at(key, until)
             case Unmount():
                 assert actual is not None  # there is nothing to unmount otherwise
@@ -183,7 +189,8 @@ class MountReconciler:
         )
         match step:
             case Leave():
-                pass
+                if device is None and not boards.desired.of_volume(name):
+                    self._backoff.forget(key)
             case UnmountDevice():
                 assert device is not None  # there is nothing to unmount otherwise
                 await self._unmount_device(device)
@@ -192,10 +199,20 @@ class MountReconciler:
                 await self._detach(device)
             case ForgetDevice():
                 assert device is not None
-                self._stages.devices.forget(device)
-                self._backoff.forget(key)
+                self._forget(device)
             case _:
                 assert_never(step)
+
+    def _forget(self, device: NodeDevice) -> None:
+        """Take a device off the board, but not from under a step for a pod that is over meanwhile."""
+        key = whole(device.name)
+        if not self._running.begin(key, waiter=key):
+            return
+        self._stages.devices.forget(device)
+        self._stages.expander.forget(device.name)
+        self._backoff.forget(key)
+        for each in self._running.end(key):
+            self._queue.add(each)
 
     async def _mount(self, desired: DesiredMount, *, is_remount: bool) -> None:
         # A change during this call raises the revision on the board, not here: the next pass sees the difference.
@@ -249,6 +266,8 @@ class MountReconciler:
         async def attach() -> None:
             await self._stages.devices.attach(desired, way)
             self._queue.add(desired.key)
+            if self._boards.desired.get(desired.key) is None:
+                self.add_device(desired.key.volume)  # its pod has gone meanwhile
 
         is_ours = way is AttachWay.ATTACH
         await self._run(

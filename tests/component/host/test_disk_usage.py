@@ -9,7 +9,7 @@ import pytest
 
 from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
-from klet.host.disk_usage import DiskTarget, DiskTargetKind, DiskUsage, HostDiskMeter, NotMeasured
+from klet.host.disk_usage import MOST_STUCK, DiskTarget, DiskTargetKind, DiskUsage, HostDiskMeter, NotMeasured
 from klet.host.project_quotas import NoQuotas
 from klet.host.tree_usage import TreeUsage
 from klet.model.volumes import UsageSource
@@ -108,6 +108,27 @@ async def test_what_hangs_is_left_alone_until_it_answers(tmp_path, threads):
         assert isinstance(found[other], DiskUsage)
     finally:
         dead.set()
+
+
+async def test_dead_filesystems_leave_threads_for_the_disks_of_the_machine(tmp_path):
+    dead, threads = threading.Event(), Threads(limit=MOST_STUCK + 1, name="test-disk")
+
+    class Quotas:
+        def usage_of(self, _directory):
+            dead.wait()
+
+    meter = HostDiskMeter(threads=threads, clock=QuickClock(), quotas=Quotas())
+    stuck = [DiskTarget(TREE, str(tmp_path), depth) for depth in range(1, MOST_STUCK + 1)]
+    mount, own = DiskTarget(FILESYSTEM, str(tmp_path), 1), DiskTarget(FILES, str(tmp_path), 1)
+    try:
+        for target in stuck:
+            await meter.measure((target,))
+        found = await meter.measure((mount, *stuck, own))
+        assert found[mount] == NotMeasured(reason="too many filesystems do not answer")
+        assert isinstance(found[own], DiskUsage)
+    finally:
+        dead.set()
+        threads.close()
 
 
 async def test_a_walk_that_is_cancelled_leaves_nothing_open(tmp_path, meter):

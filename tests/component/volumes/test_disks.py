@@ -92,9 +92,10 @@ class TestIscsi:
 
     async def test_the_last_disk_of_a_target_logs_out_and_leaves_nothing(self, node):
         log_in_by_tool(node)
-        spec = inline("iscsi", **ISCSI)
+        spec = inline("iscsi", **{**ISCSI, "targetPortal": "10.0.0.1"})
         path = node.iscsi.device_mount_path(spec)
         device = await node.iscsi.wait_for_attach(stage(spec))
+        assert len(list(node.iscsi_place.parents[1].rglob("*no-port*"))) == 1
         await node.iscsi.mount_device(stage(spec, device_path=device, mount_path=path))
         node.machine.calls()
         # As the kernel does when a disk is deleted.
@@ -103,6 +104,7 @@ class TestIscsi:
         assert [call[-3] for call in node.machine.calls("iscsiadm")] == ["--logout", "delete"]
         assert node.mounts.by_tool == []
         assert not node.iscsi_place.exists()
+        assert list(node.iscsi_place.parents[1].rglob("*no-port*")) == []
         await node.iscsi.unmount_device(path, device_path=device)
 
     async def test_a_target_with_another_disk_here_stays_logged_in(self, node):
@@ -219,6 +221,17 @@ class TestIscsi:
         assert node.iscsi.device_name(spec) == f"{PORTAL}:{IQN}:3"
         with pytest.raises(VolumeSetupError, match="couldn't fetch globalPDPath"):
             await node.iscsi.reconstruct(LeftVolume(uid="u", name="pv", path=place, mounts=table[1:]))
+
+    @pytest.mark.parametrize("portal", ["10.0.0.1", "10.0.0.1:3260"])
+    @pytest.mark.parametrize("mode", ["Filesystem", "Block"])
+    async def test_after_a_restart_a_disk_has_the_name_that_it_has_in_the_api(self, node, portal, mode):
+        """Otherwise the disk of a pod would be another one, and be unmounted as one that nobody has."""
+        log_in(node)
+        spec = claimed("iscsi", mode=mode, targetPortal=portal, iqn=IQN, lun=3)
+        await node.iscsi.wait_for_attach(stage(spec))
+        again = node.restart()["kubernetes.io/iscsi"]
+        [found] = await again.find_devices(())
+        assert (again.device_name(found), found.is_block) == (node.iscsi.device_name(spec), mode == "Block")
 
     async def test_no_directory_outside_is_unmounted_or_removed(self, node, tmp_path):
         outside = tmp_path / "outside"

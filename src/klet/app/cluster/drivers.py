@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from msgspec import Struct
 
 from klet.aio.clock import Clock
+from klet.api.node import Node
 from klet.api.storage import CSIDriver
 from klet.csi.client import CsiConnector
 from klet.csi.metrics import register_csi_calls
@@ -13,6 +14,7 @@ from klet.csi_nodes.allocatable import AllocatableRefresher
 from klet.csi_nodes.drivers import CsiDriverBoard
 from klet.csi_nodes.info_manager import NodeInfoManager
 from klet.csi_nodes.registration import CsiRegistration
+from klet.csi_nodes.renewal import CsiNodeRenewal
 from klet.csi_nodes.start import CsiNodeBoard, CsiNodeStart
 from klet.kube.client import KubeClient
 from klet.kube.informer import Informer
@@ -102,6 +104,7 @@ def build_driver_parts(
     drivers: NodeDrivers,
     *,
     user: PluginUser,
+    nodes: Informer[Node],
     until_node: Callable[[], Awaitable[None]],
     clock: Clock,
     randomness: random.Random,
@@ -117,4 +120,14 @@ def build_driver_parts(
         clock=clock,
         randomness=randomness,
     )
-    return (start, changes, drivers.refresher) if drivers.settings.refreshes_counts else (start, changes)
+    renewal = CsiNodeRenewal(
+        nodes=nodes,
+        node_name=drivers.settings.node_name,
+        manager=drivers.manager,
+        drivers=drivers.board,
+        connector=drivers.connector,
+        start=drivers.start,
+        clock=clock,
+    )
+    parts: tuple[Part, ...] = (start, renewal, changes)
+    return (*parts, drivers.refresher) if drivers.settings.refreshes_counts else parts

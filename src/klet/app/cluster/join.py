@@ -199,6 +199,7 @@ def build_cluster_parts(cluster: Cluster, ports: Ports, agent: Agent) -> Cluster
     drivers = build_driver_parts(
         cluster.drivers,
         user=agent.volumes,
+        nodes=informers.node,
         until_node=node.board.until_known,
         clock=ports.clock,
         randomness=ports.randomness,

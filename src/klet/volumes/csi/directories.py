@@ -17,8 +17,15 @@ from klet.host.beneath import (
 )
 from klet.host.errors import FileMissing, file_error
 from klet.host.filesystems import is_mount_root
-from klet.volumes.csi.places import DATA_FILE, Place
-from klet.volumes.csi.vol_data import LONGEST, VolumeData, decode_volume_data, encode_volume_data
+from klet.volumes.csi.places import DATA_FILE, Place, device_name
+from klet.volumes.csi.vol_data import (
+    LONGEST,
+    BadVolumeData,
+    VolumeData,
+    check_named,
+    decode_volume_data,
+    encode_volume_data,
+)
 from klet.volumes.errors import VolumeSetupError
 
 DIRECTORY_MODE: Final = 0o750
@@ -57,12 +64,18 @@ def is_mounted(place: Place) -> bool:
 
 
 def write_data(directory: Place, data: VolumeData) -> None:
-    """Write the file of a volume, at once as a whole; one that says the same is left alone."""
+    """Write the file of a volume, at once as a whole; one that says the same is left alone.
+
+    StillMounted if it says that another volume is there, which could not be taken down without the file.
+    """
     content = encode_volume_data(data)
     shown = directory.path / DATA_FILE
     with open_directory(directory.root, *directory.names, action="write to", one_mount=True) as found:
-        if _read(found, shown) == content:
+        before = _read(found, shown)
+        if before == content:
             return
+        if before is not None and (other := _other_volume(before, data)) is not None:
+            raise StillMounted(f"{directory.path} is of {other}, which has not been taken down")
         try:
             _unlink(found, _FRESH)
             fresh = open_regular_in(found, _FRESH, shown, flags=os.O_WRONLY | os.O_CREAT | os.O_EXCL)
@@ -129,6 +142,17 @@ def _read(directory: int, shown: Path) -> bytes | None:
             return file.read(LONGEST + 1)
         except OSError as error:
             raise file_error("read", shown, error) from error
+
+
+def _other_volume(content: bytes, data: VolumeData) -> str | None:
+    """Return which volume a file is of, if that is not the one of the data; None if it says of none."""
+    try:
+        before = decode_volume_data(content)
+        check_named(before)
+    except BadVolumeData:
+        return None
+    old, new = (device_name(each.driver_name, each.volume_handle) for each in (before, data))
+    return old if old != new else None
 
 
 def _unlink(directory: int, name: str) -> None:

@@ -4,9 +4,10 @@ import re
 from typing import Final
 
 from msgspec import DecodeError, Struct, ValidationError, field, json
+from msgspec.structs import replace
 
 from klet.api.volume import Volume
-from klet.api.volume_intree import ISCSIVolumeSource
+from klet.api.volume_intree import ISCSIPersistentVolumeSource, ISCSIVolumeSource
 from klet.host.files import is_plain_name
 from klet.volumes.errors import VolumeSetupError
 from klet.volumes.spec import SecretName, VolumeSpec
@@ -15,6 +16,9 @@ DIRECTORY: Final = "kubernetes.io/iscsi"
 DEVICES: Final = "volumeDevices"
 RECORD: Final = "iscsi.json"
 """The file that says how a disk was attached, in the directory that it is then mounted on."""
+NO_PORT: Final = ".no-port"
+"""Ends the name of an empty file beside the directory of a disk whose portal is named without a port. The record cannot
+say so: the disk is mounted over it."""
 LONGEST_RECORD: Final = 64 << 10
 DEFAULT_INTERFACE: Final = "default"
 _DEFAULT_PORT: Final = "3260"
@@ -95,10 +99,28 @@ def iscsi_disk(spec: VolumeSpec, *, namespace: str) -> IscsiDisk:
 
 def device_name(spec: VolumeSpec) -> str:
     """Return what tells a disk from all others on the node, as the controller has it."""
+    source = _source(spec)
+    return f"{source.target_portal}:{source.iqn}:{source.lun}"
+
+
+def has_port(spec: VolumeSpec) -> bool:
+    """Return whether the portal of a volume is named with its port."""
+    portal = _source(spec).target_portal
+    return full_portal(portal) == portal
+
+
+def without_port(volume: Volume) -> Volume:
+    """Return a volume of a place with its portal as a volume has it that names no port."""
+    assert volume.iscsi is not None
+    portal = volume.iscsi.target_portal.removesuffix(f":{_DEFAULT_PORT}")
+    return replace(volume, iscsi=replace(volume.iscsi, target_portal=portal))
+
+
+def _source(spec: VolumeSpec) -> ISCSIVolumeSource | ISCSIPersistentVolumeSource:
     source = spec.volume.iscsi if spec.persistent is None else spec.persistent.spec.iscsi
     if source is None:
         raise VolumeSetupError(f"Spec {spec.name} does not reference an ISCSI volume type")
-    return f"{source.target_portal}:{source.iqn}:{source.lun}"
+    return source
 
 
 def disk_of_place(interface: str, name: str) -> IscsiDisk:

@@ -81,6 +81,10 @@ class DiskPlugin(StagedPlugin):
     def volume_at(self, volume: str, names: tuple[str, ...]) -> Volume:
         """Return the volume that such names are of, good enough to name it; raises VolumeSetupError for bad ones."""
 
+    def read_volume(self, volume: str, place: DevicePlace) -> Volume:
+        """Return the volume whose disk a place is of; raises KletError. It may block."""
+        return self.volume_at(volume, place.names[-self.depth :])
+
     @abstractmethod
     async def remove_device(self, place: DevicePlace) -> None:
         """Make the kernel forget the unmounted disk that a place is named after. One that is gone does no harm.
@@ -160,7 +164,7 @@ class DiskPlugin(StagedPlugin):
 
     async def reconstruct(self, left: LeftVolume) -> VolumeSpec:
         place = await self._threads.run(self._place_of, left)
-        found = self.volume_at(left.name, place.names[-self.depth :])
+        found = await self._threads.run(self.read_volume, left.name, place)
         return as_block(found) if left.is_block else VolumeSpec(found)
 
     async def find_devices(self, mounts: Sequence[MountEntry]) -> Sequence[VolumeSpec]:  # noqa: ARG002 - the disk says it
@@ -212,7 +216,7 @@ class DiskPlugin(StagedPlugin):
             top = build_place(self._layout, self.name, *((DEVICES,) if is_block else ()))
             for names in _walk(top, self.depth):
                 try:
-                    volume = self.volume_at("-".join(names), names)
+                    volume = self.read_volume("-".join(names), DevicePlace(top.plugins, (*top.names, *names)))
                 except KletError as error:
                     logger.warning(
                         "A directory of a device that cannot be read stays",

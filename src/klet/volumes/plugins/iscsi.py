@@ -6,7 +6,7 @@ from typing import Final
 from klet.aio.threads import Threads
 from klet.api.volume import Volume
 from klet.errors import KletError
-from klet.host.beneath import read_end, unlink_below, write_in_place
+from klet.host.beneath import make_directories, read_end, unlink_below, write_in_place
 from klet.host.errors import FileMissing
 from klet.model.roles import ObjectReader
 from klet.volumes.device_mounts import DeviceMounts
@@ -15,14 +15,17 @@ from klet.volumes.errors import VolumeSetupError
 from klet.volumes.iscsi.attacher import IscsiAttacher
 from klet.volumes.iscsi.disk import (
     LONGEST_RECORD,
+    NO_PORT,
     RECORD,
     IscsiDisk,
     decode_record,
     device_name,
     disk_of_place,
     encode_record,
+    has_port,
     iscsi_disk,
     volume_of_place,
+    without_port,
 )
 from klet.volumes.names import Layout
 from klet.volumes.plugins.base import StageRequest
@@ -30,6 +33,7 @@ from klet.volumes.plugins.disk import DiskPlugin, DiskSource
 from klet.volumes.spec import VolumeSpec
 
 _RECORD_MODE: Final = 0o600
+_DIRECTORY_MODE: Final = 0o750
 
 
 class IscsiPlugin(DiskPlugin):
@@ -62,6 +66,10 @@ class IscsiPlugin(DiskPlugin):
     def volume_at(self, volume: str, names: tuple[str, ...]) -> Volume:
         return volume_of_place(volume, *names[-2:])
 
+    def read_volume(self, volume: str, place: DevicePlace) -> Volume:
+        found = super().read_volume(volume, place)
+        return without_port(found) if _is_without_port(place) else found
+
     def device_name(self, spec: VolumeSpec) -> str:
         return device_name(spec)
 
@@ -73,6 +81,8 @@ class IscsiPlugin(DiskPlugin):
             # Before the login: a run that is killed after it must be able to log out.
             await self._mounts.make(place)
             await self._threads.run(_write_record, place, disk)
+        # Beside it, where the mount does not hide it: after a restart the disk has the same name as in the API.
+        await self._threads.run(_write_port, place, has_port=has_port(request.spec))
         return await self._attacher.attach(disk, secret)
 
     async def remove_device(self, place: DevicePlace) -> None:
@@ -81,6 +91,7 @@ class IscsiPlugin(DiskPlugin):
         disk = await self._threads.run(_read_record, place)
         await self._attacher.detach(disk or disk_of_place(*place.names[-2:]))
         await self._threads.run(unlink_below, place.plugins, *place.names, RECORD)
+        await self._threads.run(_write_port, place, has_port=True)
 
     async def _read_secret(self, disk: IscsiDisk) -> Mapping[str, bytes]:
         """Return the CHAP settings, read at this moment: the target may have new ones."""
@@ -99,6 +110,27 @@ class IscsiPlugin(DiskPlugin):
 
 def _write_record(place: DevicePlace, disk: IscsiDisk) -> None:
     write_in_place(place.plugins, *place.names, RECORD, data=encode_record(disk), mode=_RECORD_MODE)
+
+
+def _no_port(place: DevicePlace) -> tuple[str, ...]:
+    return (*place.names[:-1], f"{place.names[-1]}{NO_PORT}")
+
+
+def _write_port(place: DevicePlace, *, has_port: bool) -> None:
+    """Note whether the portal is named with its port."""
+    if has_port:
+        unlink_below(place.plugins, *_no_port(place))
+    else:
+        make_directories(place.plugins, *place.names[:-1], mode=_DIRECTORY_MODE)
+        write_in_place(place.plugins, *_no_port(place), data=b"", mode=_RECORD_MODE)
+
+
+def _is_without_port(place: DevicePlace) -> bool:
+    try:
+        read_end(place.plugins, *_no_port(place), limit=1)
+    except FileMissing:
+        return False
+    return True
 
 
 def _read_record(place: DevicePlace) -> IscsiDisk | None:
