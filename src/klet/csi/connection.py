@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Final
+from urllib.parse import quote
 
 import grpc
 from grpc import aio
@@ -109,7 +110,8 @@ class CsiConnection:
 
 def _target(endpoint: str) -> str:
     """Return an endpoint as gRPC spells it; a bare path means a Unix socket."""
-    return f"unix:{endpoint.removeprefix('unix://').removeprefix('unix:')}"
+    # gRPC decodes percent signs in an address.
+    return f"unix:{quote(endpoint.removeprefix('unix://').removeprefix('unix:'))}"
 
 
 def _translate(error: aio.AioRpcError) -> CsiCallFailed:

@@ -56,6 +56,14 @@ def stage_request(directory: Path) -> pb.NodeStageVolumeRequest:
     )
 
 
+@pytest.mark.parametrize("name", ["a%20b.sock", "a b#c?.sock"])
+async def test_a_driver_is_reached_whatever_its_socket_is_called(tmp_path, name):
+    async with serve_driver(backing=PlainBacking(root=tmp_path / "backing"), socket=tmp_path / name) as server:
+        assert (tmp_path / name).is_socket()
+        async with Bench(server, tmp_path).connector.open(Bench(server, tmp_path).address) as client:
+            assert (await client.node_info()).node_id
+
+
 async def test_a_volume_is_staged_published_and_taken_down(bench):
     async with bench.connector.open(bench.address) as client:
         request = stage_request(bench.directory)

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import grpc
 from grpc import aio
@@ -46,7 +47,7 @@ class DriverServer:
         self.socket.unlink(missing_ok=True)
         server = aio.server()
         server.add_generic_rpc_handlers((*self.driver.handlers(), self._registration()))
-        server.add_insecure_port(f"unix:{self.socket}")
+        server.add_insecure_port(f"unix:{quote(str(self.socket))}")
         await server.start()
         self._server = server
 
