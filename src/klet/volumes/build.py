@@ -121,6 +121,7 @@ def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
             layout=layout,
             directories=directories,
             mounts=device_mounts,
+            owners=_build_owners(ports),
             recorder=ports.recorder,
             threads=ports.threads,
         ),
@@ -131,13 +132,17 @@ def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
     )
 
 
+def _build_owners(ports: VolumePorts) -> OwnerChanger:
+    return OwnerChanger(recorder=ports.recorder, threads=ports.threads, clock=ports.clock)
+
+
 def _build_csi(ports: VolumePorts, csi: CsiPorts) -> CsiPlugin:
     settings = CsiSettings(root=ports.root, has_tokens_in_secrets=csi.has_tokens_in_secrets)
     return build_csi(
         access=csi.access,
         tokens=ports.tokens,
         limits=csi.limits,
-        owners=OwnerChanger(recorder=ports.recorder, threads=ports.threads, clock=ports.clock),
+        owners=_build_owners(ports),
         threads=ports.threads,
         settings=settings,
     )

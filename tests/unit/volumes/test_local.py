@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import stat
+from datetime import timedelta
 
 import pytest
 
@@ -12,8 +13,10 @@ from klet.api.storage import PersistentVolume
 from klet.host.errors import MountError
 from klet.model.allocation import desired_allocation
 from klet.model.reasons import Reason
+from klet.testing.clock import ManualClock
 from klet.testing.mounts import BOUND
 from klet.volumes.errors import VolumeSetupError
+from klet.volumes.ownership import change_ownership
 from klet.volumes.plugins.base import MountRequest, VolumeAttributes
 from klet.volumes.spec import MOUNT_OPTIONS, VolumeSpec
 
@@ -94,6 +97,32 @@ async def test_it_is_given_to_the_group_of_the_pod(machine, plugin, request_for)
     await plugin.set_up(request_for(fsGroup=GROUP))
     found = machine.path(NAME, "pv").stat()
     assert (found.st_gid, stat.S_IMODE(found.st_mode)) == (GROUP, 0o2770)
+
+
+class HeldThreads:
+    """Threads of which the walk over the files takes as long as the test wants."""
+
+    def __init__(self):
+        self.end = asyncio.Event()
+
+    async def run(self, function, *args):
+        if function is change_ownership:
+            await self.end.wait()
+        return function(*args)
+
+
+async def test_a_slow_change_of_its_owner_is_reported(machine, request_for):
+    machine.clock, machine.threads = ManualClock(), HeldThreads()
+    plugin = machine.build(has_api=True)[NAME]
+    async with asyncio.TaskGroup() as group:
+        setting_up = group.create_task(plugin.set_up(request_for(fsGroup=GROUP)))
+        await machine.clock.run(timedelta(seconds=100))
+        machine.threads.end.set()
+        await setting_up
+    first, second = machine.notes.findings
+    assert {first.decision, second.decision} == {Reason.VOLUME_PERMISSION_CHANGE_IN_PROGRESS}
+    assert "/pv is taking longer than expected, consider using OnRootMismatch" in first.message
+    assert second.message.endswith("processed 0 files.")
 
 
 async def test_a_claim_for_reading_changes_no_owner(machine, plugin, request_for):

@@ -22,7 +22,8 @@ from klet.volumes.device_places import DevicePlace, build_place, read_place
 from klet.volumes.errors import VolumeSetupError
 from klet.volumes.local_directories import LocalDirectories, LocalDirectory, SharedDirectory, is_block_device
 from klet.volumes.names import Layout, escape
-from klet.volumes.ownership import ON_ROOT_MISMATCH, Ownership, change_ownership
+from klet.volumes.owner_change import OwnerChanger
+from klet.volumes.ownership import ON_ROOT_MISMATCH, Ownership
 from klet.volumes.plugins.base import (
     ExpandRequest,
     Expansion,
@@ -61,12 +62,14 @@ class LocalPlugin(StagedPlugin):
         layout: Layout,
         directories: LocalDirectories,
         mounts: DeviceMounts,
+        owners: OwnerChanger,
         recorder: CauseRecorder,
         threads: Threads,
     ) -> None:
         self._layout = layout
         self._directories = directories
         self._mounts = mounts
+        self._owners = owners
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._threads = threads
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -171,7 +174,7 @@ class LocalPlugin(StagedPlugin):
         if not found.is_shared:
             if not request.spec.read_only:
                 policy = ON_ROOT_MISMATCH if found.was_bound else fs_group_change_policy(request.pod)
-                await self._threads.run(change_ownership, directory.target, Ownership(group, policy=policy))
+                await self._owners.change(request.pod, directory.target, Ownership(group, policy=policy))
         elif found.group != group:
             self._decisions.for_pod(request.pod).record(
                 Reason.ALREADY_MOUNTED_VOLUME,
