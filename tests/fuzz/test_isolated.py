@@ -85,6 +85,11 @@ def test_what_an_input_does_to_the_process_is_its_flaw(run, flaw):
     assert judge_isolated(target(run), b"ab", GUARD).flaw == ""
 
 
+def test_the_memory_of_the_parent_does_not_count():
+    kept = b"x" * (GUARD.memory + (64 << 20))
+    assert judge_isolated(target(len), b"ab", GUARD).flaw == "", len(kept)
+
+
 def test_such_an_input_is_made_small():
     finding = FuzzFinding("died of SIGSEGV", b"abc!" * 20)
     assert make_smaller_isolated(target(crash), finding, GUARD).data == b"!"

@@ -39,7 +39,7 @@ class Guard(Struct, frozen=True, kw_only=True):
     seconds: int = 20
     """For one input, by the clock on the wall."""
     memory: int = 1 << 30
-    """Bytes of memory in use at one time."""
+    """Bytes of memory in use at one time, beside those that the child has from its parent."""
 
 
 class ChildExit(Struct, frozen=True):
@@ -61,6 +61,7 @@ class ShownFlaw(Struct, frozen=True):
 def run_isolated(work: Callable[[], bytes], *, seconds: float, memory: int) -> ChildExit:
     """Run some work in a child; one that takes too long or too much is killed."""
     answers, to_answers = os.pipe()
+    most = _resident(os.getpid()) + memory
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the child uses no lock that a thread of ours could hold
         pid = os.fork()
@@ -70,14 +71,14 @@ def run_isolated(work: Callable[[], bytes], *, seconds: float, memory: int) -> C
     os.close(to_answers)
     answer, death = b"", "was interrupted"
     try:
-        answer, death = _listen(pid, answers, seconds, memory)
+        answer, death = _listen(pid, answers, seconds, most=most, too_much=_too_much(memory))
     finally:
         os.close(answers)
         if death:
             os.kill(pid, signal.SIGKILL)
         _, status, usage = os.wait4(pid, 0)
     code = os.waitstatus_to_exitcode(status)
-    if not death and usage.ru_maxrss * 1024 > memory:
+    if not death and usage.ru_maxrss * 1024 > most:
         death = _too_much(memory)
     if not death and code < 0:
         death = f"died of {signal.Signals(-code).name}"
@@ -140,7 +141,7 @@ def _make_smaller_one_by_one(target: FuzzTarget, finding: FuzzFinding, guard: Gu
     return FuzzFinding(finding.flaw, minimise(finding.data, shows, most=_MOST_RUNS), finding.detail)
 
 
-def _listen(pid: int, answers: int, seconds: float, memory: int) -> tuple[bytes, str]:
+def _listen(pid: int, answers: int, seconds: float, *, most: int, too_much: str) -> tuple[bytes, str]:
     """Return what the child says until it ends, or why it has to be ended."""
     clock = SystemClock()
     deadline = clock.monotonic() + seconds
@@ -155,8 +156,8 @@ def _listen(pid: int, answers: int, seconds: float, memory: int) -> tuple[bytes,
             answer += piece
         if clock.monotonic() >= deadline:
             return bytes(answer), f"did not end within {seconds:g} s"
-        if _resident(pid) > memory:
-            return bytes(answer), _too_much(memory)
+        if _resident(pid) > most:
+            return bytes(answer), too_much
 
 
 def _resident(pid: int) -> int:
