@@ -141,6 +141,15 @@ def test_bytecode_that_was_removed_is_made_again(installed):
     assert "__main__" in bytecode_of(installed)
 
 
+def test_two_uses_that_make_the_bytecode_at_once_both_start(installed):
+    shutil.rmtree(installed.directory / ".venv/bytecode")
+    both = [
+        subprocess.Popen(installed.command(word), cwd="/", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for word in ("one", "two")
+    ]
+    assert [process.communicate() for process in both] == [("['one'] / True\n", ""), ("['two'] / True\n", "")]
+
+
 def test_bytecode_that_cannot_be_written_stops_nothing(installed, tmp_path):
     (installed.directory / ".venv/klet-compiled.new").mkdir()
     (installed.directory / ".venv/klet-compiled").unlink(missing_ok=True)
