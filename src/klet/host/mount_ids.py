@@ -1,4 +1,4 @@
-"""Which mount a file is reached through: what tells a mount from a directory when both are of one filesystem.
+"""Which mount a file is reached through: what distinguishes a mount from a directory when both are of one filesystem.
 
 A bind mount has the same `st_dev` as what it covers, so that number is no proof. Neither function asks the filesystem
 itself: one whose server is gone would not answer. They block.

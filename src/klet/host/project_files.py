@@ -133,7 +133,7 @@ class OpenProjectFiles:
 def open_project_files(paths: ProjectFilePaths) -> Iterator[OpenProjectFiles]:
     """Lock and read both files, made if need be; raises ProjectFilesBusy instead of waiting for another process.
 
-    Everybody may read the files, and so lock them: whoever waited could wait without end.
+    Everybody may read the files, and so lock them: who waited could wait without end.
     """
     with ExitStack() as opened:
         # In this order, as upstream does.

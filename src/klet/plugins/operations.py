@@ -34,7 +34,7 @@ class PluginSockets(Protocol):
 
 
 class PluginOperations:
-    """Does what is to be done for a single socket. Whoever calls sees to it that it is one thing at a time."""
+    """Does what is to be done for a single socket. The caller sees to it that it is one thing at a time."""
 
     def __init__(
         self, *, sockets: PluginSockets, handlers: Mapping[str, PluginHandler], registered: RegisteredPlugins

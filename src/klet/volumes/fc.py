@@ -48,7 +48,7 @@ class FcDisk(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return what tells it from all others on the node."""
+        """Return what distinguishes it from all others on the node."""
         return f"{go_list(self.wwns)}:{self.lun}" if self.is_by_port else go_list(self.wwids)
 
     @property

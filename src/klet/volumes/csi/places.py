@@ -31,7 +31,7 @@ def inline_handle(uid: PodUID, name: str) -> str:
 
 
 def device_name(driver: str, handle: str) -> str:
-    """Return what tells a volume from all others on the node."""
+    """Return what distinguishes a volume from all others on the node."""
     return f"{driver}^{handle}"
 
 

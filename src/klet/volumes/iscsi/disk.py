@@ -98,7 +98,7 @@ def iscsi_disk(spec: VolumeSpec, *, namespace: str) -> IscsiDisk:
 
 
 def device_name(spec: VolumeSpec) -> str:
-    """Return what tells a disk from all others on the node, as the controller has it."""
+    """Return what distinguishes a disk from all others on the node, as the controller has it."""
     source = _source(spec)
     return f"{source.target_portal}:{source.iqn}:{source.lun}"
 

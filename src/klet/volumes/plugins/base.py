@@ -223,7 +223,7 @@ class StagedPlugin(VolumePlugin):
 
     @abstractmethod
     def device_name(self, spec: VolumeSpec) -> str:
-        """Return what tells its device from all others of this plugin (upstream: GetVolumeName).
+        """Return what distinguishes its device from all others of this plugin (upstream: GetVolumeName).
 
         Only called for one that is attachable or device-mountable. A failure is a KletError.
         """
