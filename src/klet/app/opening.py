@@ -3,21 +3,21 @@
 import logging
 import os
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.placement import Taint
 from klet.app.metrics import register_journal
-from klet.app.ports import BasePorts, ContainerPorts, NodeObjects, NodeVolumes, PluginPorts, Ports
+from klet.app.ports import BasePorts, ContainerPorts, NodeObjects, PluginPorts, Ports
 from klet.app.settings import AgentSettings
+from klet.app.volume_opening import open_meter, open_quotas, open_volumes
 from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.checkpoint import CheckpointFile, Found
 from klet.cri.client import CriClient
@@ -33,24 +33,16 @@ from klet.host.cgroups.manager import CgroupManager, LateUnits, NoUnits, Units
 from klet.host.cgroups.metrics import register_cgroup_version, register_cgroups
 from klet.host.cgroups.names import CgroupDriver, parse_cgroupfs
 from klet.host.disk import FilesystemCapacity
-from klet.host.disk_usage import HostDiskMeter, QuotaReader
 from klet.host.errors import HostError
 from klet.host.http_client import HttpClient
 from klet.host.kmsg import KMSG, KernelLog, KernelLogRefused
 from klet.host.listening import HostSockets
-from klet.host.loop_devices import LoopDevices
 from klet.host.machine.cache import MachineCache
 from klet.host.machine.filesystems import FilesystemReader
 from klet.host.oom_counts import CgroupOomCounts, counter_place
 from klet.host.plugin_sockets import RegistrationSockets
-from klet.host.project_files import ProjectFilePaths
-from klet.host.project_quotas import HostProjectQuotas, NoQuotas
-from klet.host.quotactl import KernelProjects, has_quotactl_fd
 from klet.host.root_directory import PLUGIN_REGISTRY
 from klet.host.socket_watch import watch_sockets
-from klet.host.storage.iscsi_sessions import IscsiSessions
-from klet.host.storage.scsi import DiskTree
-from klet.host.storage.tools import HostTools, search_path
 from klet.host.subordinate_ids import read_granted_ids
 from klet.host.usage_host import UsageHost
 from klet.images.node_logins import NodeLoginFiles
@@ -60,7 +52,6 @@ from klet.logs.termination_files import TerminationFileReader
 from klet.metrics import AgentMetrics, MetricRegistry
 from klet.model.boots import Reboot
 from klet.model.causes import CauseRecorder
-from klet.model.roles import NodeResources
 from klet.model.saved_state import SavedState
 from klet.model.tracing import Tracer
 from klet.network.resolver import PodResolver
@@ -87,19 +78,8 @@ from klet.runtime.pod_files import PodFiles
 from klet.runtime.quirks.late_calls import WatchedTransport
 from klet.runtime.quirks.lost_tasks import NAMESPACE, ContainerdTasks, LostTaskRemover
 from klet.runtime.runtime_class import KnownRuntimeClasses, RuntimeHandlers
-from klet.stats.disk import FilesystemMeter
 from klet.status.checkpoint import SavedStateFormat
 from klet.sync.loop import ChangeSource
-from klet.volumes.build import VolumePorts, build_flex_finder, build_plugins
-from klet.volumes.csi.build import CsiPorts, build_meter
-from klet.volumes.directories import PodDirectories
-from klet.volumes.host_devices import HostDevices
-from klet.volumes.host_mounter import HostMounter, find_noswap
-from klet.volumes.names import Layout
-from klet.volumes.plugin_board import PluginBoard
-from klet.volumes.plugins.base import VolumePlugin
-from klet.volumes.quotas import ProjectQuotas
-from klet.volumes.storage_plugins import StoragePorts
 
 logger = logging.getLogger(__name__)
 
@@ -307,14 +287,6 @@ async def open_ports(
         termination_threads.close()
 
 
-def open_meter(
-    root: Path, csi: CsiPorts | None, quotas: QuotaReader, *, threads: Threads, clock: Clock
-) -> FilesystemMeter:
-    """Return what measures disks; volumes of CSI drivers, too, if there can be some."""
-    meter = HostDiskMeter(threads=threads, clock=clock, quotas=quotas)
-    return meter if csi is None else build_meter(meter, csi, root=root, threads=threads, clock=clock)
-
-
 def open_plugins(root: Path, handlers: Mapping[str, PluginHandler], *, threads: Threads, clock: Clock) -> PluginPorts:
     """Return the sockets of plugins below the agent's root directory."""
     return PluginPorts(
@@ -338,13 +310,6 @@ def open_kernel_log(*, in_user_namespace: bool, is_optional: bool, path: Path = 
             raise KernelLogRefused(f"{error} (running in UserNS: enable the gate KubeletInUserNamespace)") from error
         logger.info("Failed to create an oomWatcher (running in UserNS, ignoring)", extra={"error": str(error)})
         return None
-
-
-def open_quotas(settings: AgentSettings, threads: Threads, clock: Clock) -> HostProjectQuotas | NoQuotas:
-    if not settings.has_project_quotas:
-        return NoQuotas()
-    kernel = KernelProjects(has_quotactl_fd=has_quotactl_fd())
-    return HostProjectQuotas(files=ProjectFilePaths(), kernel=kernel, threads=threads, clock=clock)
 
 
 def open_usage(settings: AgentSettings, threads: Threads, clock: Clock) -> UsageHost:
@@ -441,62 +406,6 @@ async def open_container_ports(settings: AgentSettings, objects: NodeObjects, ba
         sub_paths=BoundSubPaths(root=settings.root, threads=threads),
         user_namespaces=user_namespaces,
         host_ports=HostSockets(threads=threads),
-    )
-
-
-async def open_volumes(
-    settings: AgentSettings,
-    objects: NodeObjects,
-    *,
-    node: NodeResources,
-    in_user_namespace: bool,
-    quotas: ProjectQuotas,
-    recorder: CauseRecorder,
-    threads: Threads,
-    clock: Clock,
-) -> NodeVolumes:
-    """Return the volume ports of this machine."""
-    ports = VolumePorts(
-        root=settings.root,
-        objects=objects.referred,
-        tokens=objects.tokens,
-        trust=objects.trust,
-        certificates=objects.certificates,
-        node=node,
-        mounter=HostMounter(),
-        storage=StoragePorts(
-            tools=HostTools(search=search_path(os.environ)), disks=DiskTree(), sessions=IscsiSessions()
-        ),
-        devices=HostDevices(root=settings.root, loops=LoopDevices(), threads=threads),
-        quotas=quotas,
-        recorder=recorder,
-        threads=threads,
-        clock=clock,
-        has_api=objects.has_api,
-        noswap=await threads.run(find_noswap, settings.root, in_user_namespace=in_user_namespace),
-        has_images=settings.has_image_volumes,
-        csi=objects.csi,
-    )
-    board = PluginBoard(build_plugins(ports))
-    finder = build_flex_finder(ports, settings.flex_drivers, board)
-    # Now, so that what a previous run has left of their volumes is known from the beginning.
-    await finder.probe()
-    return replace(build_volumes(ports, objects, board), flex=finder)
-
-
-def build_volumes(ports: VolumePorts, objects: NodeObjects, plugins: Iterable[VolumePlugin]) -> NodeVolumes:
-    return NodeVolumes(
-        plugins=plugins,
-        directories=PodDirectories(layout=Layout(ports.root), threads=ports.threads),
-        layout=Layout(ports.root),
-        devices=ports.devices,
-        claims=objects.claims,
-        find_node=objects.find_node,
-        node=objects.node,
-        objects=objects.referred,
-        trust=objects.trust,
-        certificates=objects.certificates,
-        noswap=ports.noswap,
     )
 
 

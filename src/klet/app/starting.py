@@ -1,4 +1,4 @@
-"""What starts pods: sandboxes, images, containers and their hooks, wired."""
+"""What starts pods (sandboxes, images, containers and their hooks) and the plugin manager, wired."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,13 @@ from klet.app.ports import ContainerPorts, Ports
 from klet.app.settings import AgentSettings
 from klet.images.manager import ImageManager, RegistryLogins
 from klet.images.metrics import register_images
+from klet.model.roles import Part
 from klet.node.addresses import prefers_ipv6
+from klet.plugins.boards import DesiredPlugins, RegisteredPlugins
+from klet.plugins.manager import PluginManager
+from klet.plugins.metrics import register_plugins
+from klet.plugins.operations import PluginOperations
+from klet.plugins.watcher import RegistryWatcher
 from klet.runtime.config.container_planner import ContainerFileMaker, ContainerPlanner, MountableVolumes
 from klet.runtime.creation import ContainerCreator
 from klet.runtime.environment.env_sources import (
@@ -172,3 +178,21 @@ def _build_planner(
         handlers=ports.handlers,
         settings=settings.container,
     )
+
+
+def build_plugin_manager(ports: Ports, boards: Boards) -> tuple[Part, ...]:
+    """Build the plugin manager; drivers and device plugins are containers, so it is of no use before the runtime."""
+    if ports.plugins is None:
+        return ()
+    desired, registered = DesiredPlugins(), RegisteredPlugins()
+    register_plugins(boards.metrics, desired, registered)
+    manager = PluginManager(
+        watcher=RegistryWatcher(watch=ports.plugins.watch, desired=desired, clock=ports.clock),
+        desired=desired,
+        registered=registered,
+        operations=PluginOperations(
+            sockets=ports.plugins.sockets, handlers=ports.plugins.handlers, registered=registered
+        ),
+        clock=ports.clock,
+    )
+    return (manager,)

@@ -13,7 +13,7 @@ from klet.app.boards import Boards, build_boards, remembered_pods
 from klet.app.metrics import register_features, register_node_name
 from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
-from klet.app.starting import build_images, build_runtime_parts
+from klet.app.starting import build_images, build_plugin_manager, build_runtime_parts
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.images.pull_secrets import PullSecrets
 from klet.logs.rotation import LogManager
@@ -28,11 +28,6 @@ from klet.node.runtime_state import RuntimeChecks, RuntimeState
 from klet.pleg.cache import RuntimeCache
 from klet.pleg.metrics import register_pleg, register_running
 from klet.pleg.pleg import Pleg, PlegSettings
-from klet.plugins.boards import DesiredPlugins, RegisteredPlugins
-from klet.plugins.manager import PluginManager
-from klet.plugins.metrics import register_plugins
-from klet.plugins.operations import PluginOperations
-from klet.plugins.watcher import RegistryWatcher
 from klet.pods.store import PodStore
 from klet.probes.manager import ProbeManager
 from klet.probes.metrics import CountedProber, register_probes
@@ -280,7 +275,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     after_contact = AfterFirstContact(
         contact=ports.contact,
         prepare=ports.prepare_runtime,
-        parts=(pleg, housekeeping, gc, walker, *logs, *_build_plugins(ports, boards)),
+        parts=(pleg, housekeeping, gc, walker, *logs, *build_plugin_manager(ports, boards)),
     )
     return Agent(
         parts=(
@@ -464,24 +459,6 @@ def _build_logs(ports: Ports, settings: AgentSettings, boards: Boards) -> tuple[
         clock=ports.clock,
         settings=settings.log_rotation,
         registry=boards.metrics,
-    )
-    return (manager,)
-
-
-def _build_plugins(ports: Ports, boards: Boards) -> tuple[Part, ...]:
-    """Build the plugin manager; drivers and device plugins are containers, so it is of no use before the runtime."""
-    if ports.plugins is None:
-        return ()
-    desired, registered = DesiredPlugins(), RegisteredPlugins()
-    register_plugins(boards.metrics, desired, registered)
-    manager = PluginManager(
-        watcher=RegistryWatcher(watch=ports.plugins.watch, desired=desired, clock=ports.clock),
-        desired=desired,
-        registered=registered,
-        operations=PluginOperations(
-            sockets=ports.plugins.sockets, handlers=ports.plugins.handlers, registered=registered
-        ),
-        clock=ports.clock,
     )
     return (manager,)
 

@@ -22,9 +22,10 @@ from klet.api.pod import Pod
 from klet.app.kubelet_api import ApiFeatures, OpenedApi
 from klet.app.metrics import open_metrics
 from klet.app.node import NodeSpecification, build_node
-from klet.app.opening import build_volumes, standalone_objects
+from klet.app.opening import standalone_objects
 from klet.app.ports import NodeObjects, NodeVolumes, Ports
 from klet.app.settings import AgentSettings
+from klet.app.volume_opening import build_volumes
 from klet.app.wiring import Agent
 from klet.config.gates import resolve_gates
 from klet.cri.client import CriClient
