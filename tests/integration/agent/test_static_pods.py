@@ -3,18 +3,14 @@
 import json
 import os
 import socket
-from pathlib import Path
 
 import pytest
 from aiohttp import web
 
+from klet.testing.leftovers import find_cgroups
 from klet.wire import cri_v1_pb2 as pb
 
 FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
-
-
-def cgroups_of(uid: str) -> list[Path]:
-    return list(Path("/sys/fs/cgroup").glob(f"**/pod{uid}"))
 
 
 async def container_ids(cri) -> dict[str, str]:
@@ -40,7 +36,7 @@ async def test_a_pod_runs_from_its_manifest_to_its_removal(node, manifest, cri):
         assert not (await cri.list_pod_sandbox(pb.ListPodSandboxRequest())).items
         assert not log_directory.exists()
         assert list((node.root / "pods").iterdir()) == []
-        assert not cgroups_of(pod.metadata.uid)
+        assert not find_cgroups(f"pod{pod.metadata.uid}")
         assert await agent.stop() == 0
 
 
