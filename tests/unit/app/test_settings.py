@@ -144,6 +144,14 @@ def test_gates_that_take_a_kind_of_pod_or_volume_away():
     assert (without.has_image_volumes, without.has_pod_level_resources) == (False, False)
 
 
+def test_gates_that_take_something_from_statuses_away():
+    usual = cut()
+    gates = "DisableNodeKubeProxyVersion=false,PodReadyToStartContainersCondition=false"
+    without = cut(f"--feature-gates={gates}")
+    assert (usual.node.shows_proxy_version, usual.features.ready_to_start) == (False, True)
+    assert (without.node.shows_proxy_version, without.features.ready_to_start) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("gates", "restart_rules", "host_network"),
     [
