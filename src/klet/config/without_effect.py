@@ -56,7 +56,6 @@ _UPSTREAM: Final = "upstream's kubelet does not act upon it either"
 FIELDS: Final = (
     Row("enableContentionProfiling", "klet profiles CPU time alone"),
     Row("streamingConnectionIdleTimeout", _UPSTREAM),
-    Row("podCIDR", "a node without an API server takes the pod network of its runtime"),
     Row("hairpinMode", _UPSTREAM),
     Row("contentType", _JSON, honoured="application/json"),
     Row(
