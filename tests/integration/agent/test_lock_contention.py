@@ -68,10 +68,3 @@ async def test_at_verbosity_6_every_call_of_the_runtime_is_in_the_log(node, mani
     for line in ('"SyncLoop ADD" source="file"', '"Decision" decision="Started"', '"Event of the runtime" event="'):
         assert line in log
     assert '"HTTP" verb="GET" URI="/pods"' in log
-
-
-async def test_without_an_api_server_the_runtime_gets_the_pod_network_of_the_configuration(node):
-    taken = '"CRI response" method="/runtime.v1.RuntimeService/UpdateRuntimeConfig" status="OK"'
-    async with node.run("-v=6", "--pod-cidr=10.97.0.0/24") as agent, asyncio.timeout(DEADLINE):
-        while taken not in agent.log or '"Pod CIDRs in use" cidrs="10.97.0.0/24"' not in agent.log:
-            await asyncio.sleep(0.05)
