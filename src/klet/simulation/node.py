@@ -76,6 +76,7 @@ from klet.simulation.fake_host import (
 )
 from klet.simulation.fake_usage import MemoryUsageHost
 from klet.sources.merge import PodChangeKind, PodChanges
+from klet.stats.collector import StatsSettings
 from klet.sync.loop import ChangeSource
 from klet.testing.devices import MemoryDevices
 from klet.testing.fake_runtime.machine import FakeRuntime
@@ -179,6 +180,7 @@ class SimulatedNode:
     usage: MemoryUsageHost = field(init=False)
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     log_rotation: LogRotationSettings = field(default_factory=LogRotationSettings)
+    stats: StatsSettings = field(default_factory=StatsSettings)
 
     def __post_init__(self) -> None:
         self.logs = MemoryLogs(sink=self.files.sink)
@@ -207,7 +209,7 @@ class SimulatedNode:
             ports = self.build_ports(client, wanted, seed=seed, reboot=reboot, metrics=metrics)
             api = self._open_api(socket) if socket is not None else None
             settings = simulated_settings(parallel_starts, features=features, node=self.settings)
-            settings = replace(settings, own_ports=self.own_ports, log_rotation=self.log_rotation)
+            settings = replace(settings, own_ports=self.own_ports, log_rotation=self.log_rotation, stats=self.stats)
             node = build_node(NodeSpecification(settings=settings, ports=ports, api=api))
             await boots.note_running()
             async with running(node.parts):

@@ -1,5 +1,6 @@
 """Static pods on real containerd: started, shown, changed, removed, and adopted by the next agent."""
 
+import asyncio
 import json
 import os
 import socket
@@ -166,3 +167,13 @@ async def test_a_port_of_the_host_that_somebody_listens_on_is_reported(node, man
             _, held, _ = await agent.recorded("web", "CreateSandbox", "HostPortHeld", "Ready")
     assert f"host port {number}/TCP is held by " in held["message"]
     assert f"(pid {os.getpid()})" in held["measurements"]["heldBy"]
+
+
+async def test_the_runtime_gets_the_pod_network_of_the_configuration(node):
+    expected = (
+        '"CRI response" method="/runtime.v1.RuntimeService/UpdateRuntimeConfig" status="OK"',
+        '"Pod CIDRs in use" cidrs="10.97.0.0/24"',
+    )
+    async with node.run("-v=6", "--pod-cidr=10.97.0.0/24") as agent, asyncio.timeout(60):
+        while not all(line in agent.log for line in expected):  # noqa: ASYNC110 - a log that grows has no event
+            await asyncio.sleep(0.05)
