@@ -25,7 +25,7 @@ def container_file(node, pod, name: str) -> str:
 def ended(pod) -> tuple[str, int] | None:
     """How the container ended before it was started again."""
     statuses = pod.status.container_statuses or ()
-    last = statuses[0].last_state.terminated if statuses and statuses[0].last_state else None
+    last = statuses[0].last_state.terminated if statuses else None
     return (last.reason, last.exit_code) if last else None
 
 
