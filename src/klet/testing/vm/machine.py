@@ -256,7 +256,9 @@ class DebianMachine:
             "StrictHostKeyChecking": "yes",
             "BatchMode": "yes",
             "ConnectTimeout": 20,
+            # A busy host may let the whole machine stand still for a while.
             "ServerAliveInterval": 15,
+            "ServerAliveCountMax": 8,
             "LogLevel": "ERROR",
             # One connection for all commands: to encrypt and to log in takes a second where the processor is emulated.
             "ControlMaster": "auto",

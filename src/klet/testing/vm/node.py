@@ -21,8 +21,8 @@ UNIT: Final = "kubelet.service"
 CONFIG: Final = "/var/lib/kubelet/config.yaml"
 MANIFESTS: Final = "/etc/kubernetes/manifests"
 CRI: Final = "unix:///run/containerd/containerd.sock"
-PATIENCE: Final = 120.0
-"""Seconds for what takes some on an emulated machine."""
+PATIENCE: Final = 240.0
+"""Seconds for what takes some on an emulated machine, also when its host is busy."""
 _PORT: Final = 10255
 _POLL: Final = 0.3
 _UNIT_TEXT: Final = """\
@@ -37,9 +37,9 @@ ExecStart=/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml $KUBELET_EXTRA_
 EnvironmentFile=-/etc/default/kubelet
 Restart=on-failure
 RestartSec=1
-WatchdogSec=60
+WatchdogSec=120
 StartLimitInterval=0
-TimeoutStartSec=120
+TimeoutStartSec=240
 
 [Install]
 WantedBy=multi-user.target
@@ -95,7 +95,12 @@ class SystemdNode:
         self.until(lambda pods: not pods, what="no pods")
         self.until_true('test -z "$(ctr -n k8s.io tasks ls -q)"')
 
+    def now(self) -> str:
+        """Return the machine's time, as `log` takes it: what is logged from now on comes after it."""
+        return self.machine.output("date +@%s")
+
     def log(self, *, since: str = "-2h") -> str:
+        """Return the newest lines that the agent has logged since then."""
         return self.machine.output(f"journalctl -u {UNIT} -o cat --no-pager --since {since} | tail -n 200")
 
     def property(self, name: str, *, unit: str = UNIT) -> str:
