@@ -11,7 +11,7 @@ from klet.testing.vm.node import build_pod
 
 KLET = f"{VENV}/bin/klet"
 UNITS = ("klet-containerd.service", "klet.service")
-PATIENCE = 240
+PATIENCE = 600
 
 pytestmark = pytest.mark.usefixtures("only_klet", "free_ports")
 

@@ -108,6 +108,7 @@ def what_containerd_has(node) -> str:
     return f"{node.machine.output(command)}\n{node.log()}"
 
 
+@pytest.mark.deadline(3600)
 @pytest.mark.usefixtures("only_klet")
 def test_power_cuts_while_checkpoints_are_written_lose_nothing(workload):
     node, chance = workload, random.Random(17)
