@@ -3,7 +3,8 @@
   python -m klet.testing.killed_agent NUMBER DIRECTORY[:DIRECTORY] run --config=...
 
 Everything after the directories is what `klet` is given. What counts is what changes files, mounts or loop devices: the
-events that Python and `klet.host.mounts` raise for them. Programs that the agent runs count before they start.
+auditing events that Python and `klet.host.mounts` raise for them, and programs run with such a path. A file that
+is opened does not count by itself: what changes next is the file's new name, or something beside it.
 """
 
 import os
@@ -11,9 +12,10 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
-from klet.app.run import main
+from klet.__main__ import main
 from klet.host.mounts import MOUNT_EVENT, UNMOUNT_EVENT
 
 _PATHS: Final[Mapping[str, tuple[tuple[int, int | None], ...]]] = {
@@ -55,8 +57,7 @@ class Killer:
         if event == "subprocess.Popen":
             return any(place in str(arguments[1]) for place in self._below)
         return any(
-            self._is_below(arguments[path], None if at is None else arguments[at])
-            for path, at in _PATHS.get(event, ())
+            self._is_below(arguments[path], None if at is None else arguments[at]) for path, at in _PATHS.get(event, ())
         )
 
     def _is_below(self, path: object, directory: object) -> bool:
@@ -70,15 +71,15 @@ def full_path(path: object, directory: object) -> str:
     given = os.fsdecode(path) if isinstance(path, bytes | str | os.PathLike) else ""
     if given.startswith("/proc/self/fd/"):
         number, _, rest = given.removeprefix("/proc/self/fd/").partition("/")
-        return os.path.join(_target(int(number)), rest) if number.isdecimal() else given
+        return f"{_target(int(number))}/{rest}" if number.isdecimal() else given
     if given.startswith("/") or not isinstance(directory, int) or directory < 0:
         return given
-    return os.path.join(_target(directory), given)
+    return f"{_target(directory)}/{given}"
 
 
 def _target(descriptor: int) -> str:
     try:
-        return os.readlink(f"/proc/self/fd/{descriptor}")
+        return str(Path(f"/proc/self/fd/{descriptor}").readlink())
     except OSError:
         return ""
 
@@ -86,7 +87,8 @@ def _target(descriptor: int) -> str:
 def run(arguments: Sequence[str]) -> int:
     number, directories, *rest = arguments
     sys.addaudithook(Killer(number=int(number), below=directories.split(os.pathsep)).hear)
-    return main(rest)
+    sys.argv = ["klet", *rest]
+    return main()
 
 
 if __name__ == "__main__":

@@ -148,9 +148,7 @@ async def test_a_volume_outlives_the_agent_and_is_unstaged_in_the_end(driver, ap
 
     await agent.kill()
     agent.start()
-    second = await api.create(
-        mounting("again", WRITE, claim_volume("outlives"), restartPolicy="Never"), node=node.name
-    )
+    second = await api.create(mounting("again", WRITE, claim_volume("outlives"), restartPolicy="Never"), node=node.name)
     assert await api.until_succeeded("again") == "written\n"
     after = await api.until_running("outlives")
     assert containers(after) == containers(before)

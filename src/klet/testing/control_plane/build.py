@@ -106,7 +106,9 @@ def build_command(name: str, target: Path, release: str) -> tuple[str, ...]:
     kind = ("test", "-c") if name == E2E_TEST else ("build",)
     package = _PACKAGES.get(name, f"k8s.io/kubernetes/cmd/{name}")
     # Drivers of kubernetes-csi say their version by this name, and are of no use without one.
-    stamps = f"{_stamps(release)} -X main.version={_OWN_RELEASES[name][1]}" if name in _OWN_RELEASES else _stamps(release)
+    stamps = (
+        f"{_stamps(release)} -X main.version={_OWN_RELEASES[name][1]}" if name in _OWN_RELEASES else _stamps(release)
+    )
     return (*kind, "-trimpath", f"-ldflags={stamps}", "-o", str(target), package)
 
 
