@@ -13,7 +13,7 @@ from klet.embedded.identities import ApiUser
 from klet.node.settings import NodeSettings, Reservations
 
 BUDGET = 15.0
-"""Seconds from a change at the API server to the file, on a busy machine. What waits for the next look needs a minute."""
+"""Seconds from a change at the API server to the file, on a busy machine. What waits for the next look takes more."""
 CONFIG = {"name": "v", "configMap": {"name": "cfg"}}
 ACCESS = {
     "name": "kube-api-access",
