@@ -133,11 +133,11 @@ class SystemdNode:
             time.sleep(_POLL)
         raise MachineFailed(f"{what}: never came; the pods are {found}\n{self.log()}")
 
-    def until_running(self, *names: str, patience: float = PATIENCE) -> dict[str, Pod]:
-        """Wait until all containers of these pods are ready; return the pods."""
+    def until_running(self, *names: str, restarts: int | None = None, patience: float = PATIENCE) -> dict[str, Pod]:
+        """Wait until all containers of these pods are ready, if asked for after so many restarts; return the pods."""
         self.until(
-            lambda pods: all(name in pods and is_ready(pods[name]) for name in names),
-            what=f"{', '.join(names)} ready",
+            lambda pods: all(name in pods and is_ready(pods[name], restarts) for name in names),
+            what=f"{', '.join(names)} ready{'' if restarts is None else f' after {restarts} restarts'}",
             patience=patience,
         )
         return self.pods()
@@ -152,9 +152,11 @@ class SystemdNode:
         return result.output.strip()
 
 
-def is_ready(pod: Pod) -> bool:
+def is_ready(pod: Pod, restarts: int | None = None) -> bool:
     statuses = pod.status.container_statuses or ()
-    return bool(statuses) and all(status.ready for status in statuses)
+    return bool(statuses) and all(
+        status.ready and (restarts is None or status.restart_count == restarts) for status in statuses
+    )
 
 
 def build_pod(name: str, *, command: str = "exec sleep 100000", **container: object) -> dict[str, Any]:
