@@ -23,6 +23,7 @@ from klet.testing.control_plane.storage import claim_volume, create_bound_claim
 from klet.testing.csi.backing import MountBacking
 from klet.testing.csi.driver import NAME
 from klet.testing.csi.serving import serve_driver
+from klet.testing.leftovers import list_files, list_loop_backings
 
 ALL = int(os.environ.get("KLET_VOLUME_KILLS", "0"))
 NUMBERS = range(1, ALL + 1) if ALL else (9, 24, 38, 52)
@@ -94,10 +95,9 @@ class KilledNode:
         root = self._node.root
         left = [*self.driver.memory.staged, *self.driver.memory.published, *self._node.mounts()]
         left += [str(path) for path in (root / "pods").glob("*")]
-        left += [str(path) for path in (root / "plugins").rglob("*") if not path.is_dir()]
-        left += [str(path) for path in (root / "plugins/kubernetes.io/csi").glob(f"{NAME}/*")]
-        locks = [path.read_text(errors="replace") for path in Path("/sys/block").glob("loop*/loop/backing_file")]
-        return left + [path for path in locks if path.startswith(f"{root}/")]
+        left += [str(path) for path in list_files(root / "plugins")]
+        left += [str(path) for path in (root / f"plugins/kubernetes.io/csi/{NAME}").glob("*")]
+        return left + [path for path in list_loop_backings() if path.startswith(f"{root}/")]
 
     async def until(self, holds, what) -> None:
         async def read():
