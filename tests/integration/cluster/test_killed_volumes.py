@@ -136,6 +136,8 @@ async def live_until_killed(machine, api, node, name, number) -> bool:
             return False
         await api.client.delete(Pod, name, "default")
         await machine.until(lambda: machine.is_gone(name) or not agent.is_running, f"{name} is gone, or the agent dead")
+        if agent.is_running:
+            print(f"{number}: there are fewer changes")  # noqa: T201 - with -s
         # In the default run each number is one of a change that every machine makes.
         assert ALL or not agent.is_running
         return True
@@ -145,6 +147,7 @@ async def live_until_killed(machine, api, node, name, number) -> bool:
 async def test_nothing_is_left_or_lost_whenever_the_agent_is_killed(api, node, machine, number):
     name = f"killed-{number}"
     is_ending = await live_until_killed(machine, api, node, name, number)
+    print(f"{number}: the agent is gone while the pod {'ended' if is_ending else 'started'}")  # noqa: T201 - with -s
     async with node.running(node.klet(*FLAGS)):
         if not is_ending:
             if number % 2:
