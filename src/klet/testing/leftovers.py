@@ -77,6 +77,20 @@ def find_cgroups(name: str, *, below: str = "/") -> list[str]:
     return sorted({f"{folder}/{each}" for folder, names in found for each in names if fnmatchcase(each, name)})
 
 
+def list_files(directory: Path) -> list[Path]:
+    """Return the files below a directory in which others may be removing things, as `rglob` cannot."""
+    return [Path(folder, name) for folder, _, names in os.walk(directory) for name in names]
+
+
+def list_loop_backings() -> list[str]:
+    """Return what the loop devices of this machine are made of."""
+    found = []
+    for file in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with suppress(OSError):  # it was released meanwhile
+            found.append(file.read_text(errors="replace").strip())
+    return found
+
+
 def _daemons(directory: Path) -> list[int]:
     """Return the daemon and its shims: their command lines name a file in the directory."""
     found = []

@@ -20,6 +20,7 @@ from klet.testing.csi.backing import MountBacking
 from klet.testing.csi.driver import NAME
 from klet.testing.csi.faults import DriverFault, Mishap, Moment
 from klet.testing.csi.serving import serve_driver
+from klet.testing.leftovers import list_files
 from klet.volumes.csi.places import attachment_name
 
 WRITE = "echo written > /v/file; cat /v/file > /dev/termination-log"
@@ -65,7 +66,7 @@ class Storage:
             kept = [*(volume for volume in memory.staged if volume == name), *memory.published]
             own = (staging_of(name), *(pod.metadata.uid for pod in pods))
             kept += [path for path in self.node.mounts() if any(each in path for each in own)]
-            kept += [str(path) for path in self.csi.rglob("vol_data.json*") if staging_of(name) in str(path)]
+            kept += [str(path) for path in list_files(self.csi) if staging_of(name) in str(path)]
             directories = (self.node.root / "pods" / pod.metadata.uid for pod in pods)
             return kept + [str(path) for path in directories if path.exists()]
 

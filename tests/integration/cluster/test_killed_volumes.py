@@ -23,6 +23,7 @@ from klet.testing.control_plane.storage import claim_volume, create_bound_claim
 from klet.testing.csi.backing import MountBacking
 from klet.testing.csi.driver import NAME
 from klet.testing.csi.serving import serve_driver
+from klet.testing.leftovers import list_files, list_loop_backings
 
 ALL = int(os.environ.get("KLET_VOLUME_KILLS", "0"))
 NUMBERS = range(1, ALL + 1) if ALL else (9, 24, 38, 52)
@@ -94,10 +95,9 @@ class KilledNode:
         root = self._node.root
         left = [*self.driver.memory.staged, *self.driver.memory.published, *self._node.mounts()]
         left += [str(path) for path in (root / "pods").glob("*")]
-        left += [str(path) for path in (root / "plugins").rglob("*") if not path.is_dir()]
-        left += [str(path) for path in (root / "plugins/kubernetes.io/csi").glob(f"{NAME}/*")]
-        locks = [path.read_text(errors="replace") for path in Path("/sys/block").glob("loop*/loop/backing_file")]
-        return left + [path for path in locks if path.startswith(f"{root}/")]
+        left += [str(path) for path in list_files(root / "plugins")]
+        left += [str(path) for path in (root / f"plugins/kubernetes.io/csi/{NAME}").glob("*")]
+        return left + [path for path in list_loop_backings() if path.startswith(f"{root}/")]
 
     async def until(self, holds, what) -> None:
         async def read():
@@ -136,6 +136,8 @@ async def live_until_killed(machine, api, node, name, number) -> bool:
             return False
         await api.client.delete(Pod, name, "default")
         await machine.until(lambda: machine.is_gone(name) or not agent.is_running, f"{name} is gone, or the agent dead")
+        if agent.is_running:
+            print(f"{number}: there are fewer changes")  # noqa: T201 - with -s
         # In the default run each number is one of a change that every machine makes.
         assert ALL or not agent.is_running
         return True
@@ -145,6 +147,7 @@ async def live_until_killed(machine, api, node, name, number) -> bool:
 async def test_nothing_is_left_or_lost_whenever_the_agent_is_killed(api, node, machine, number):
     name = f"killed-{number}"
     is_ending = await live_until_killed(machine, api, node, name, number)
+    print(f"{number}: the agent is gone while the pod {'ended' if is_ending else 'started'}")  # noqa: T201 - with -s
     async with node.running(node.klet(*FLAGS)):
         if not is_ending:
             if number % 2:

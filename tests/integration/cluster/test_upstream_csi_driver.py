@@ -20,6 +20,7 @@ from klet.api.storage import CSIDriver, CSINode
 from klet.testing.control_plane.processes import Daemon
 from klet.testing.control_plane.programs import HOSTPATH_PLUGIN, describe_program, find_program, missing_programs
 from klet.testing.control_plane.storage import claim_volume, create_bound_claim
+from klet.testing.leftovers import list_files
 from klet.testing.registrar import serve_registrar
 from klet.wire import csi_v1_pb2 as csi
 from klet.wire.methods import method_of
@@ -95,7 +96,7 @@ class HostPathDriver:
 
         async def read() -> list[str]:
             kept = [path for path in self._node.mounts() if "kubernetes.io/csi" in path or "kubernetes.io~csi" in path]
-            kept += [str(path) for path in (self._node.root / "plugins/kubernetes.io/csi").rglob("vol_data.json")]
+            kept += [str(path) for path in list_files(self._node.root / "plugins/kubernetes.io/csi")]
             directories = (self._node.root / "pods" / pod.metadata.uid for pod in pods)
             kept += [str(path) for path in directories if path.exists()]
             return kept or [said for said in [await self.delete(handle) if handle else ""] if said]
