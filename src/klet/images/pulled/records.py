@@ -50,22 +50,19 @@ class ImageLister(Protocol):
     async def list_images(self, request: cri.ListImagesRequest) -> cri.ListImagesResponse: ...
 
 
-class OpenPull:
-    """A pull whose intent is on disk. Without a word on how it ended, the intent stays."""
+class RecordedPull:
+    """A pull whose intent is on disk."""
 
     def __init__(self, *, records: "PulledImages", image: str, before: str) -> None:
         self._records = records
         self.image = image
         self.before = before
-        """The image that was there before the pull, if any."""
         self.is_open = True
 
     async def succeeded(self, ref: str, source: LoginSource | None) -> None:
-        """Record the image, and the credentials with which the registry gave it."""
         await self._records.end_pull(self, ref, credentials_of(source))
 
     async def failed(self) -> None:
-        """Drop the intent: the runtime said that it has pulled nothing."""
         await self._records.drop_pull(self)
 
 
@@ -118,9 +115,9 @@ class PulledImages:
                 self._is_prepared = await self._settle_intents()
 
     @asynccontextmanager
-    async def pulling(self, image: str, *, before: str) -> AsyncIterator[OpenPull]:
+    async def pulling(self, image: str, *, before: str) -> AsyncIterator[RecordedPull]:
         """Have an intent on disk while an image is pulled; raises FileError if it cannot be written."""
-        pull = OpenPull(records=self, image=image, before=before)
+        pull = RecordedPull(records=self, image=image, before=before)
         self._pulling[image] += 1
         try:
             async with self._changing:
@@ -134,7 +131,7 @@ class PulledImages:
                 self._close(pull)
                 self._uncertain.setdefault(image, before)
 
-    async def end_pull(self, pull: OpenPull, ref: str, credentials: ImagePullCredentials) -> None:
+    async def end_pull(self, pull: RecordedPull, ref: str, credentials: ImagePullCredentials) -> None:
         async with self._changing:
             try:
                 await self._write(pull.image, ref, credentials)
@@ -146,7 +143,7 @@ class PulledImages:
             self._uncertain.pop(pull.image, None)
             await self._drop_intent(pull.image)
 
-    async def drop_pull(self, pull: OpenPull) -> None:
+    async def drop_pull(self, pull: RecordedPull) -> None:
         async with self._changing:
             self._close(pull)
             if pull.image not in self._uncertain:
@@ -277,7 +274,7 @@ class PulledImages:
         except FileError as error:
             logger.warning("Intent to pull not removed", extra={"image": image, "error": str(error)})
 
-    def _close(self, pull: OpenPull) -> None:
+    def _close(self, pull: RecordedPull) -> None:
         pull.is_open = False
         self._pulling[pull.image] -= 1
         if not self._pulling[pull.image]:
