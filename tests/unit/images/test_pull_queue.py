@@ -24,7 +24,7 @@ class Bench:
     async def start(self, *names, is_critical=False):
         for name in names:
             self._ends[name] = asyncio.Event()
-            self._tasks[name] = asyncio.create_task(self._run(name, is_critical=is_critical))  # noqa: TID251
+            self._tasks[name] = asyncio.create_task(self._run(name, is_critical=is_critical))
             await settled()
 
     async def end(self, *names):
@@ -149,13 +149,17 @@ def test_the_order_of_those_that_wait():
         ),
         (
             PullLine((pull("big", asked_at=80.0), pull("b")), (pull("c"),)),
-            '2 pulls run, as many as may at a time; it is behind "big:1" of pod default/big (asked for 10s ago), '
-            "and 1 that waits",
+            (
+                '2 pulls run, as many as may at a time; it is behind "big:1" of pod default/big (asked for 10s ago), '
+                "and 1 that waits"
+            ),
         ),
         (
             PullLine((pull("big", asked_at=91.0),), (pull("c"), pull("d"))),
-            'one pull runs, as many as may at a time; it is behind "big:1" of pod default/big (asked for 0s ago), '
-            "and 2 that wait",
+            (
+                'one pull runs, as many as may at a time; it is behind "big:1" of pod default/big (asked for 0s ago), '
+                "and 2 that wait"
+            ),
         ),
     ],
 )
