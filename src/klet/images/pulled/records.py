@@ -10,6 +10,7 @@ from collections import Counter as Tally
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+
 from msgspec.structs import replace
 
 from klet.aio.clock import Clock
