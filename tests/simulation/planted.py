@@ -224,7 +224,6 @@ def pull_without_intent(agent: Agent) -> None:
 
 
 BUGS: tuple[Bug, ...] = (
-    pull_without_intent,
     reboot_not_named,
     lost_newest_wins,
     stale_status_accepted,
@@ -243,6 +242,7 @@ BUGS: tuple[Bug, ...] = (
     liveness_ignored,
     mounts_left,
     only_the_dead_restart,
+    pull_without_intent,
 )
 
 
