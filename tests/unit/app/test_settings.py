@@ -25,6 +25,7 @@ from klet.app.settings import (
 )
 from klet.config.command_line import Settings, parse_command_line
 from klet.config.errors import ConfigError
+from klet.config.gates import resolve_gates
 from klet.config.sections import MemorySwap
 from klet.config.without_effect import GATES
 from klet.host.machine.info import MachineInfo
@@ -398,10 +399,12 @@ def test_hidden_metrics_are_shown_for_the_previous_version(version, is_shown):
         pytest.param(("--serialize-image-pulls=false", "--registry-qps=0", "--registry-burst=3", "--max-pods=10"),
                      ImageSettings(pull_burst=3, rules=build_rules("NeverVerifyPreloadedImages", ()),
                                    limits=RecordLimits(20, 50)), id="any number of pulls"),
-        pytest.param(("--feature-gates=KubeletEnsureSecretPulledImages=false",),
-                     ImageSettings(at_once=1, pull_qps=5, pull_burst=10, limits=RecordLimits(220, 550)),
-                     id="nobody is asked for credentials"),
     ],
 )  # fmt: skip
 def test_how_images_are_pulled(arguments, expected):
     assert cut_settings(given(*arguments), MACHINE).images == expected
+
+
+def test_without_the_gate_nobody_is_asked_for_credentials():
+    settings = replace(given(), gates=resolve_gates({"KubeletEnsureSecretPulledImages": False}))
+    assert cut_settings(settings, MACHINE).images.rules is None
