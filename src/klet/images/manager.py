@@ -39,8 +39,8 @@ SHOW_BACKOFF = timedelta(seconds=1)
 class RegistryLogins(Protocol):
     """Knows how to log in to the registries that pods pull from."""
 
-    async def find(self, pod: Pod, repository: str) -> FittingLogins:
-        """Return those for a repository; raises KletError if they cannot be read."""
+    async def find(self, pod: Pod, image: str, repository: str) -> FittingLogins:
+        """Return those for an image and its repository; raises KletError if they cannot be read."""
         ...
 
 
@@ -149,7 +149,7 @@ class ImageManager:
             )
             return _present(found)
         try:
-            fitting = await self._logins.find(pod, repository_of(container.image))
+            fitting = await self._logins.find(pod, container.image, repository_of(container.image))
         except KletError as error:
             return self._missing(pod, container, Reason.FAILED, MissingImage("ErrImagePull", str(error)), parent)
         if (last := self._backoff.failure_in_force(uid_of(pod), name, now=self._clock.now())) is not None:
@@ -235,8 +235,8 @@ class ImageManager:
             await self._images.pull_image(cri.PullImageRequest(image=spec, sandbox_config=sandbox))
             return
         failures = []
-        for login in fitting.logins:
-            auth = cri.AuthConfig(username=login.username, password=login.password)
+        for sourced in fitting.logins:
+            auth = cri.AuthConfig(username=sourced.login.username, password=sourced.login.password)
             try:
                 await self._images.pull_image(cri.PullImageRequest(image=spec, auth=auth, sandbox_config=sandbox))
             except CriError as error:

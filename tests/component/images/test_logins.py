@@ -16,6 +16,7 @@ from klet.images.metrics import register_images
 from klet.images.node_logins import NoNodeLogins
 from klet.images.pull_backoff import PullBackoff
 from klet.images.pull_secrets import PullSecrets
+from klet.images.sources import NoProviderLogins
 from klet.journal.memory import MemoryJournal
 from klet.metrics import MetricRegistry
 from klet.model.images import ImageUser, MissingImage, PresentImage
@@ -73,7 +74,7 @@ class Bench:
             times=PullTimes(),
             metrics=register_images(MetricRegistry()),
             images=client,
-            logins=PullSecrets(secrets=self.secrets, node=NoNodeLogins()),
+            logins=PullSecrets(secrets=self.secrets, node=NoNodeLogins(), providers=NoProviderLogins()),
             backoff=PullBackoff(),
             stopping_pods=StoppingPods(),
             recorder=self.journal,

@@ -42,7 +42,7 @@ SANDBOX = cri.PodSandboxConfig(metadata=cri.PodSandboxMetadata(uid="u-1"), annot
 class NoLogins:
     """Nobody logs in anywhere."""
 
-    async def find(self, _pod, _repository):
+    async def find(self, _pod, _image, _repository):
         return FittingLogins()
 
 

@@ -12,6 +12,7 @@ from klet.images.metrics import register_images
 from klet.images.node_logins import NoNodeLogins
 from klet.images.pull_backoff import PullBackoff
 from klet.images.pull_secrets import PullSecrets
+from klet.images.sources import NoProviderLogins
 from klet.journal.memory import MemoryJournal
 from klet.metrics import MetricRegistry
 from klet.model.images import MissingImage, PresentImage
@@ -47,7 +48,7 @@ async def ensure(cri, image, secrets, *names):
         times=PullTimes(),
         metrics=register_images(MetricRegistry()),
         images=cri,
-        logins=PullSecrets(secrets=secrets, node=NoNodeLogins()),
+        logins=PullSecrets(secrets=secrets, node=NoNodeLogins(), providers=NoProviderLogins()),
         backoff=PullBackoff(),
         stopping_pods=StoppingPods(),
         recorder=journal,
