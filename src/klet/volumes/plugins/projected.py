@@ -31,10 +31,8 @@ from klet.volumes.usage import fs_group, fs_user
 _GUARDED_MODE = 0o600
 
 
-class TokenReader(Protocol):
-    """Gets tokens of service accounts."""
-
-    async def get(self, namespace: str, account: str, request: TokenRequest) -> IssuedToken: ...
+class TokenReader(ServiceAccountTokens, Protocol):
+    """Gets tokens of service accounts, and drops those of pods."""
 
     def forget_pod(self, uid: PodUID) -> None: ...
 

@@ -1,0 +1,1 @@
+"""Credential provider plugins: programs that give registry logins for images (upstream: pkg/credentialprovider/plugin)."""
