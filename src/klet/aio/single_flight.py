@@ -6,8 +6,6 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from klet.errors import KletError
-
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -17,7 +15,7 @@ class _Ended(Struct, Generic[T], frozen=True):
 
 
 class _Failed(Struct, frozen=True):
-    error: KletError
+    error: Exception
 
 
 class SingleFlight(Generic[K, T]):
@@ -27,7 +25,7 @@ class SingleFlight(Generic[K, T]):
         self._flights: dict[K, asyncio.Future[_Ended[T] | _Failed | None]] = {}
 
     async def run(self, key: K, work: Callable[[], Awaitable[T]]) -> T:
-        """Return what the work returns, or raise the KletError that it raises."""
+        """Return what the work returns, or raise what it raises."""
         while (flight := self._flights.get(key)) is not None:
             # Who waits may be cancelled without an effect on the others.
             match await asyncio.shield(flight):
@@ -42,7 +40,7 @@ class SingleFlight(Generic[K, T]):
         outcome: _Ended[T] | _Failed | None = None
         try:
             outcome = _Ended(await work())
-        except KletError as error:
+        except Exception as error:
             outcome = _Failed(error)
             raise
         else:

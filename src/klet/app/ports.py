@@ -20,7 +20,9 @@ from klet.events.recorder import EventingRecorder
 from klet.host.http_client import HttpClient
 from klet.host.machine.cache import FactReader, MachineCache
 from klet.host.socket_watch import SocketChange
+from klet.images.providers.logins import AccountReader
 from klet.images.pull_secrets import NodeLogins
+from klet.images.sources import ProviderLogins
 from klet.journal.store import Journal
 from klet.logs.rotation import RotatableLogs
 from klet.metrics import AgentMetrics
@@ -100,6 +102,7 @@ class NodeObjects(Struct, frozen=True, kw_only=True):
     data: ObjectReader
     """The same, for the environment of containers."""
     tokens: TokenReader
+    accounts: AccountReader
     trust: TrustBundleReader
     certificates: PodCertificateReader
     services: ServiceReader
@@ -213,6 +216,8 @@ class Ports(Struct, frozen=True, kw_only=True):
     containers: ContainerPorts
     volumes: NodeVolumes
     node_logins: NodeLogins
+    provider_logins: ProviderLogins
+    """Those of credential provider plugins."""
     saved_state: SavedState
     """What a previous run of the agent left."""
     saved_state_store: SavedStateStore

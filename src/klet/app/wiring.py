@@ -16,7 +16,6 @@ from klet.app.settings import AgentSettings
 from klet.app.starting import build_images, build_plugin_manager, build_runtime_parts
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.images.pull_secrets import PullSecrets
-from klet.images.sources import NoProviderLogins
 from klet.logs.rotation import LogManager
 from klet.metrics import AgentMetrics
 from klet.model.pod_resources import PODS
@@ -113,7 +112,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     register_features(boards.metrics, settings.gates)
     register_contact(boards.metrics, ports.contact)
     manager, volumes = _build_volumes(ports, settings, boards)
-    pull_secrets = PullSecrets(secrets=ports.volumes.objects, node=ports.node_logins, providers=NoProviderLogins())
+    pull_secrets = PullSecrets(secrets=ports.volumes.objects, node=ports.node_logins, providers=ports.provider_logins)
     images = build_images(ports, boards, pull_secrets)
     saved_state = SavedStateKeeper(
         store=ports.saved_state_store,

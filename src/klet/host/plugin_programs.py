@@ -1,4 +1,4 @@
-"""Programs of plugins that are run for one answer: with the agent's environment, no shell, a deadline, bounded output."""
+"""Programs of plugins, run for one answer: the agent's environment, no shell, a deadline, bounded output."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta

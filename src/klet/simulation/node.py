@@ -34,6 +34,7 @@ from klet.cri.metrics import register_runtime_calls
 from klet.host.http_client import HttpClient
 from klet.host.project_quotas import NoQuotas
 from klet.images.node_logins import NoNodeLogins
+from klet.images.sources import NoProviderLogins
 from klet.journal.memory import MemoryJournal
 from klet.logs.rotation import LogRotationSettings
 from klet.metrics import AgentMetrics
@@ -296,6 +297,7 @@ class SimulatedNode:
             containers=containers,
             volumes=self._build_volumes(objects, volumes, containers.resources, recorder),
             node_logins=NoNodeLogins(),
+            provider_logins=NoProviderLogins(),
             saved_state=self.checkpoint.left,
             saved_state_store=wrap(self.checkpoint, "memory"),
             reboot=reboot,

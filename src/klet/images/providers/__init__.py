@@ -1,1 +1,1 @@
-"""Credential provider plugins: programs that give registry logins for images (upstream: pkg/credentialprovider/plugin)."""
+"""Credential provider plugins: programs that give registry logins (upstream: pkg/credentialprovider/plugin)."""

@@ -1,4 +1,4 @@
-"""The service account in whose name a credential provider is asked: what it is told of it, and what is kept apart. Pure."""
+"""The service account for which a credential provider is asked: what it is told of it, what is kept apart. Pure."""
 
 import hashlib
 from collections.abc import Mapping
@@ -35,9 +35,7 @@ class AccountKey(NamedTuple):
     """Empty if an answer is good for every token of the account."""
 
 
-def choose_annotations(
-    account: ServiceAccount, attributes: ServiceAccountTokenAttributes
-) -> Mapping[str, str] | None:
+def choose_annotations(account: ServiceAccount, attributes: ServiceAccountTokenAttributes) -> Mapping[str, str] | None:
     """Return the annotations that a provider is told; None if one that it requires is missing."""
     given = account.metadata.annotations
     required = attributes.required_service_account_annotation_keys

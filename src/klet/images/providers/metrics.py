@@ -21,8 +21,7 @@ def register_providers(registry: MetricRegistry, *, names: Iterable[str], config
         "kubelet_credential_provider_config_info",
         "The hash of the configuration of credential providers.",
         (Label("hash", frozenset({config_hash})),),
-        read=lambda: {(config_hash,): 1.0},
-    )
+    ).set(1, config_hash)
     return ProviderMetrics(
         errors=registry.counter(
             "kubelet_credential_provider_plugin_errors_total",

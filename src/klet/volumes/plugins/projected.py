@@ -14,9 +14,9 @@ from klet.api.volume import (
 )
 from klet.errors import KletError
 from klet.model.error_text import join_errors
-from klet.model.objects import IssuedToken, PodCredentials
+from klet.model.objects import PodCredentials
 from klet.model.pods import PodUID
-from klet.model.roles import NodeResources, ObjectReader
+from klet.model.roles import NodeResources, ObjectReader, ServiceAccountTokens
 from klet.volumes.atomic_writer import FileProjection
 from klet.volumes.errors import VolumeSetupError
 from klet.volumes.generated_files import GeneratedFiles
