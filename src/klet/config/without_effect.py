@@ -50,7 +50,6 @@ _PULLS: Final = "pulls are neither counted nor made to wait for one another"
 _UNCHECKED: Final = "an image that is present is used without a check of the pod's credentials"
 _JSON: Final = "klet speaks JSON to the API server: it is decoded in a third of the time that protobuf takes"
 _IPTABLES: Final = "klet makes no rules of iptables"
-_PROVIDERS: Final = "credential providers are not run: images are pulled with Secrets and the node's own logins"
 _UPSTREAM: Final = "upstream's kubelet does not act upon it either"
 
 FIELDS: Final = (
@@ -114,8 +113,6 @@ FIELDS: Final = (
 )
 
 FLAGS: Final = (
-    Row("image-credential-provider-config", _PROVIDERS),
-    Row("image-credential-provider-bin-dir", _PROVIDERS),
     Row("experimental-mounter-path", "klet mounts by itself"),
     *(Row(flag.name, "klet has no cAdvisor") for flag in KUBELET_FLAGS if flag.section == IGNORED_SECTION),
 )
@@ -139,7 +136,7 @@ GATES: Final = _CLIENT_GATES | _names(
     InPlacePodVerticalScalingAllocatedStatus InPlacePodVerticalScalingExclusiveCPUs
     InPlacePodVerticalScalingExclusiveMemory KubeletPodResourcesDynamicResources
     KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
-    KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
+    KubeletSeparateDiskGC
     PodAndContainerStatsFromCRI PodReadyToStartContainersCondition ProcMountType
     ReloadKubeletServerCertificateFile ResourceHealthStatus
     TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions VolumeLimitScaling

@@ -130,7 +130,7 @@ class ProviderPlugin:
             _check_end(done, failed, token=token)
         except ProcessTimeout as error:
             metrics.errors.add(self.name)
-            raise ProviderFailed(f"{failed}: context deadline exceeded: no answer within {TIME_LIMIT}") from error
+            raise ProviderFailed(f"{failed}: context deadline exceeded: no answer within 1m") from error
         except ProcessError as error:
             metrics.errors.add(self.name)
             why = error.__cause__.strerror if isinstance(error.__cause__, OSError) else "it cannot be started"
