@@ -22,6 +22,7 @@ from klet.host.machine.cache import FactReader, MachineCache
 from klet.host.socket_watch import SocketChange
 from klet.images.providers.logins import AccountReader
 from klet.images.pull_secrets import NodeLogins
+from klet.images.pulled.files import PullFiles
 from klet.images.sources import ProviderLogins
 from klet.journal.store import Journal
 from klet.logs.rotation import RotatableLogs
@@ -218,6 +219,8 @@ class Ports(Struct, frozen=True, kw_only=True):
     node_logins: NodeLogins
     provider_logins: ProviderLogins
     """Those of credential provider plugins."""
+    pull_files: PullFiles
+    """The records of pulled images."""
     saved_state: SavedState
     """What a previous run of the agent left."""
     saved_state_store: SavedStateStore

@@ -1,4 +1,4 @@
-"""What starts pods (sandboxes, images, containers and their hooks) and the plugin manager, wired."""
+"""What starts pods (sandboxes, containers and their hooks) and the plugin manager, wired."""
 
 from collections.abc import Callable
 
@@ -7,8 +7,6 @@ from msgspec import Struct
 from klet.app.boards import Boards
 from klet.app.ports import ContainerPorts, Ports
 from klet.app.settings import AgentSettings
-from klet.images.manager import ImageManager, RegistryLogins
-from klet.images.metrics import register_images
 from klet.model.roles import Part
 from klet.node.addresses import prefers_ipv6
 from klet.plugins.boards import DesiredPlugins, RegisteredPlugins
@@ -88,20 +86,6 @@ def build_runtime_parts(
             turns=boards.turns,
             metrics=register_containers(boards.metrics),
         ),
-    )
-
-
-def build_images(ports: Ports, boards: Boards, logins: RegistryLogins) -> ImageManager:
-    """Build the image manager."""
-    return ImageManager(
-        images=ports.images,
-        logins=logins,
-        backoff=boards.pulls,
-        stopping_pods=boards.stopping_pods,
-        recorder=ports.recorder,
-        clock=ports.clock,
-        metrics=register_images(boards.metrics),
-        times=boards.pull_times,
     )
 
 

@@ -10,12 +10,12 @@ from klet.admission.verdicts import AdmitHandler
 from klet.allocation.book import AllocationBook
 from klet.api.quantity import ZERO
 from klet.app.boards import Boards, build_boards, remembered_pods
+from klet.app.images import build_images
 from klet.app.metrics import register_features, register_node_name
 from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
-from klet.app.starting import build_images, build_plugin_manager, build_runtime_parts
+from klet.app.starting import build_plugin_manager, build_runtime_parts
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
-from klet.images.pull_secrets import PullSecrets
 from klet.logs.rotation import LogManager
 from klet.metrics import AgentMetrics
 from klet.model.pod_resources import PODS
@@ -112,8 +112,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     register_features(boards.metrics, settings.gates)
     register_contact(boards.metrics, ports.contact)
     manager, volumes = _build_volumes(ports, settings, boards)
-    pull_secrets = PullSecrets(secrets=ports.volumes.objects, node=ports.node_logins, providers=ports.provider_logins)
-    images = build_images(ports, boards, pull_secrets)
+    images = build_images(ports, settings, boards)
     saved_state = SavedStateKeeper(
         store=ports.saved_state_store,
         statuses=boards.statuses,
@@ -121,7 +120,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         pulls=boards.pulls,
         clock=ports.clock,
     )
-    parts = build_runtime_parts(ports, settings, boards, volumes=volumes, images=images, state=saved_state)
+    parts = build_runtime_parts(ports, settings, boards, volumes=volumes, images=images.manager, state=saved_state)
     killer = parts.killer
     pleg = Pleg(
         reader=parts.reader,
@@ -161,7 +160,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
                 cgroups,
                 DirectoryStep(directories=host_resources, recorder=ports.recorder),
                 VolumeStep(volumes=volumes, held=host_resources, recorder=ports.recorder),
-                PullSecretStep(pull_secrets=pull_secrets, recorder=ports.recorder),
+                PullSecretStep(pull_secrets=images.pull_secrets, recorder=ports.recorder),
             ),
             stopping_pods=boards.stopping_pods,
             durations=register_preparation(boards.metrics),
@@ -275,7 +274,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     after_contact = AfterFirstContact(
         contact=ports.contact,
         prepare=ports.prepare_runtime,
-        parts=(pleg, housekeeping, gc, walker, *logs, *build_plugin_manager(ports, boards)),
+        parts=(pleg, housekeeping, gc, walker, *images.parts, *logs, *build_plugin_manager(ports, boards)),
     )
     return Agent(
         parts=(

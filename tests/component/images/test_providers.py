@@ -4,12 +4,14 @@ import asyncio
 import json
 import os
 import stat
+from contextlib import aclosing
 from datetime import timedelta
 
 import pytest
 
 from klet.api.config import ServiceAccount
 from klet.config.credential_provider import load_credential_providers
+from klet.host.inotify import watch_directory
 from klet.host.plugin_programs import PluginPrograms
 from klet.images.providers.logins import CredentialProviders
 from klet.images.providers.metrics import register_providers
@@ -19,6 +21,7 @@ from klet.metrics import MetricRegistry
 from klet.model.objects import IssuedToken
 from klet.testing.builders import make_pod
 from klet.testing.clock import ManualClock
+from klet.testing.process_ends import dies
 
 V1 = "credentialprovider.kubelet.k8s.io/v1"
 REPOSITORY = "r.example.com/team/app"
@@ -148,15 +151,13 @@ async def test_a_program_that_is_gone_gives_no_logins(bench):
 
 
 async def test_a_cancelled_pull_ends_the_program(bench, tmp_path):
-    os.mkfifo(tmp_path / "begun")
-    os.mkfifo(tmp_path / "ended")
-    # The second pipe is held open by the program alone: it ends when the program does.
-    bench.write("slow", f"exec 3>{tmp_path}/ended; echo >{tmp_path}/begun; sleep 1000")
+    bench.write("slow", f"sleep 1000 & echo $! >{tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; wait")
     providers = bench.build("slow")
     async with asyncio.TaskGroup() as group:
         finding = group.create_task(bench.users(providers))
-        end = group.create_task(asyncio.to_thread((tmp_path / "ended").read_bytes))
-        await asyncio.to_thread((tmp_path / "begun").read_bytes)
+        async with aclosing(watch_directory(tmp_path)) as changes:
+            while not (tmp_path / "pid").exists():
+                await anext(changes)
         finding.cancel()
-        assert await end == b""
+    assert await asyncio.to_thread(dies, int((tmp_path / "pid").read_text()))
     assert bench.messages() == []
