@@ -6,7 +6,7 @@ from klet.aio.clock import Clock
 from klet.app.ports import NodeObjects
 from klet.app.settings import AgentSettings
 from klet.host.plugin_programs import PluginPrograms
-from klet.images.providers.logins import CredentialProviders
+from klet.images.providers.logins import ProviderKeyring
 from klet.images.providers.metrics import register_providers
 from klet.images.providers.plugin import ProviderPlugin, ProviderPorts
 from klet.images.sources import NoProviderLogins, ProviderLogins
@@ -28,7 +28,7 @@ def open_provider_logins(
         clock=clock,
     )
     directory = settings.credential_provider_programs
-    return CredentialProviders(
+    return ProviderKeyring(
         plugins=[ProviderPlugin(provider=each, directory=directory, ports=ports) for each in providers],
         accounts=objects.accounts,
         tokens=objects.tokens,

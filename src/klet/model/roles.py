@@ -105,7 +105,7 @@ class TokenClient(Protocol):
     async def read(self, path: str) -> bytes: ...
 
 
-class ServiceAccountTokens(Protocol):
+class AccountTokens(Protocol):
     """Gets tokens of service accounts; a failure is a KletError."""
 
     async def get(self, namespace: str, account: str, request: TokenRequest) -> IssuedToken: ...

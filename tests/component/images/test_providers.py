@@ -13,7 +13,7 @@ from klet.api.config import ServiceAccount
 from klet.config.credential_provider import load_credential_providers
 from klet.host.inotify import watch_directory
 from klet.host.plugin_programs import PluginPrograms
-from klet.images.providers.logins import CredentialProviders
+from klet.images.providers.logins import ProviderKeyring
 from klet.images.providers.metrics import register_providers
 from klet.images.providers.plugin import LONGEST_ANSWER, ProviderPlugin, ProviderPorts
 from klet.journal.memory import MemoryJournal
@@ -63,7 +63,7 @@ class Bench:
             metrics=register_providers(MetricRegistry(), names=names, config_hash=loaded.hash),
             clock=self.clock,
         )
-        return CredentialProviders(
+        return ProviderKeyring(
             plugins=[
                 ProviderPlugin(provider=each, directory=self.directory, ports=ports) for each in loaded.config.providers
             ],

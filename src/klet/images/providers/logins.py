@@ -18,7 +18,7 @@ from klet.model.causes import CauseRecorder
 from klet.model.pods import uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
-from klet.model.roles import ServiceAccountTokens
+from klet.model.roles import AccountTokens
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class _Skipped(KletError):
     """A provider that is not asked for this pod, as its configuration says."""
 
 
-class CredentialProviders:
+class ProviderKeyring:
     """Asks every provider that is configured for an image, all at once. One that fails gives no logins."""
 
     def __init__(
@@ -43,7 +43,7 @@ class CredentialProviders:
         *,
         plugins: Sequence[ProviderPlugin],
         accounts: AccountReader,
-        tokens: ServiceAccountTokens,
+        tokens: AccountTokens,
         recorder: CauseRecorder,
     ) -> None:
         self._plugins = tuple(plugins)

@@ -16,7 +16,7 @@ from klet.errors import KletError
 from klet.model.error_text import join_errors
 from klet.model.objects import PodCredentials
 from klet.model.pods import PodUID
-from klet.model.roles import NodeResources, ObjectReader, ServiceAccountTokens
+from klet.model.roles import AccountTokens, NodeResources, ObjectReader
 from klet.volumes.atomic_writer import FileProjection
 from klet.volumes.errors import VolumeSetupError
 from klet.volumes.generated_files import GeneratedFiles
@@ -31,7 +31,7 @@ from klet.volumes.usage import fs_group, fs_user
 _GUARDED_MODE = 0o600
 
 
-class TokenReader(ServiceAccountTokens, Protocol):
+class TokenReader(AccountTokens, Protocol):
     """Gets tokens of service accounts, and drops those of pods."""
 
     def forget_pod(self, uid: PodUID) -> None: ...

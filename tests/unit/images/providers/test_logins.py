@@ -12,7 +12,7 @@ from klet.api.config import ServiceAccount
 from klet.api.meta import ObjectMeta
 from klet.config.credential_provider import CredentialProvider, ServiceAccountTokenAttributes
 from klet.host.processes import Completed
-from klet.images.providers.logins import CredentialProviders
+from klet.images.providers.logins import ProviderKeyring
 from klet.images.providers.metrics import register_providers
 from klet.images.providers.plugin import ProviderPlugin, ProviderPorts
 from klet.images.sources import ImagePullServiceAccount, NodeWide
@@ -52,7 +52,7 @@ class World:
         self.journal = MemoryJournal(clock=self.clock)
         metrics = register_providers(MetricRegistry(), names=[], config_hash="")
         ports = ProviderPorts(runner=self, metrics=metrics, clock=self.clock)
-        self.providers = CredentialProviders(
+        self.providers = ProviderKeyring(
             plugins=[ProviderPlugin(provider=each, directory=Path("/p"), ports=ports) for each in providers],
             accounts=self.Accounts(self),
             tokens=self.Tokens(self),
