@@ -46,12 +46,13 @@ class PullFiles(Protocol):
 class PullFileDirectories:
     """Real files. The threads must be a single one: it keeps the order of writes and removals."""
 
-    def __init__(self, *, root: Path, threads: Threads) -> None:
+    def __init__(self, *, root: Path, threads: Threads, most_names: int = MOST_NAMES) -> None:
         self._root = root
         self._threads = threads
+        self._most_names = most_names
 
     async def names(self, directory: PullDirectory) -> frozenset[str] | None:
-        return await self._threads.run(_list, self._root, directory)
+        return await self._threads.run(_list, self._root / directory, self._most_names)
 
     async def read(self, directory: PullDirectory, name: str) -> bytes | None:
         return await self._threads.run(_read, self._root, directory, name)
@@ -63,12 +64,12 @@ class PullFileDirectories:
         await self._threads.run(remove_file, self._root / directory / name)
 
 
-def _list(root: Path, directory: str) -> frozenset[str] | None:
+def _list(directory: Path, most: int) -> frozenset[str] | None:
     """Return the names; what a killed writer left unfinished is removed."""
     found = set()
     try:
-        with os.scandir(root / directory) as entries:
-            for entry in islice(entries, MOST_NAMES + 1):
+        with os.scandir(directory) as entries:
+            for entry in islice(entries, most + 1):
                 if is_file_name(entry.name):
                     found.add(entry.name)
                 elif is_unfinished(entry.name) and is_file_name(entry.name[1:]):
@@ -76,8 +77,8 @@ def _list(root: Path, directory: str) -> frozenset[str] | None:
     except FileNotFoundError:
         return frozenset()
     except OSError as error:
-        raise file_error("list", root / directory, error) from error
-    return frozenset(found) if len(found) <= MOST_NAMES else None
+        raise file_error("list", directory, error) from error
+    return frozenset(found) if len(found) <= most else None
 
 
 def _read(root: Path, directory: str, name: str) -> bytes | None:
