@@ -1,5 +1,7 @@
 """Registries with basic and with token authentication, a proxy with faults, and images that are gone after the test."""
 
+from random import SystemRandom
+
 import pytest
 
 from klet.testing.registry.faults import run_faulty_proxy
@@ -44,7 +46,9 @@ async def push(cri):
     """Pushes an image with layers of random bytes; returns its name, and removes it from the node after the test."""
     names = []
 
-    async def push(registry, repository="team/app", *, sizes=(1000,), seed=0):
+    async def push(registry, repository="team/app", *, sizes=(1000,)):
+        # Nothing of it may be on the node already, from another test.
+        seed = SystemRandom().getrandbits(64)
         name = f"{registry.address}/{repository}:1"
         await push_image(registry, f"{repository}:1", build_payload_image(name=name, sizes=sizes, seed=seed))
         names.append(name)
