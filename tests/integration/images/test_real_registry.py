@@ -1,4 +1,4 @@
-"""Pulls from a real registry by a real containerd: who is let in, what a registry in trouble looks like, what resumes."""
+"""Pulls from a real registry by a real containerd: who is let in, what trouble looks like, what resumes."""
 
 import asyncio
 import json
@@ -9,7 +9,6 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from klet.aio.clock import SystemClock
 from klet.api.config import Secret
 from klet.api.meta import ObjectMeta
 from klet.api.references import LocalObjectReference
@@ -162,7 +161,9 @@ async def test_a_login_lets_in_however_it_is_known(puller, push, provider, regis
 
 
 def failed(image, why):
-    return re.compile(rf'failed to pull and unpack image "{re.escape(image)}": .*{why}')
+    return re.compile(
+        rf'(rpc error: code = NotFound desc = )?failed to pull and unpack image "{re.escape(image)}": .*({why})'
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,14 +202,13 @@ async def test_a_registry_in_trouble_is_named_and_tried_again_after_the_back_off
     puller.clock.advance(timedelta(seconds=10))
     proxy.heal()
     assert isinstance(await puller.pull(image, secret=right), PresentImage)
-    assert puller.decisions() == ["Pulling", "Failed", "BackOffPullingImage", "Pulling", "Pulled"]
+    assert puller.decisions() == ["Pulling", "Failed", "BackOff", "Pulling", "Pulled"]
 
 
 async def test_a_blob_that_breaks_off_is_resumed_within_the_pull(puller, push, proxy):
     image = await push(proxy.registry, sizes=(300_000,))
     proxy.inject(BLOBS, CutOff(after=100_000), times=2)
     found = await puller.pull(image, secret=proxy.registry.docker_config())
-    print(found, proxy.seen)
     assert isinstance(found, PresentImage)
     assert "bytes=100000-" in {request.range for request in proxy.seen}
 
@@ -224,14 +224,12 @@ async def test_a_registry_that_dies_in_the_middle_of_a_blob(puller, push, proxy,
         registry_process.kill()
         hold.go_on.set()
     first = pulling.result()
-    print(first, [(r.range, r.status) for r in proxy.seen])
     assert isinstance(first, MissingImage)
     assert first.reason == "ErrImagePull"
     assert failed(image, "").match(first.message)
 
     puller.clock.advance(timedelta(seconds=10))
     down = await puller.pull(image, secret=right)
-    print(down)
     assert isinstance(down, MissingImage)
 
     await registry_process.start()
@@ -239,4 +237,3 @@ async def test_a_registry_that_dies_in_the_middle_of_a_blob(puller, push, proxy,
     puller.clock.advance(timedelta(seconds=20))
     proxy.seen.clear()
     assert isinstance(await puller.pull(image, secret=right), PresentImage)
-    print([(r.range, r.status) for r in proxy.seen])

@@ -63,7 +63,8 @@ async def _push_blob(session: aiohttp.ClientSession, base: URL, digest: str, dat
     async with session.post(f"{base}/blobs/uploads/") as opened:
         await _check(opened, HTTPStatus.ACCEPTED)
         place = URL(opened.headers["Location"]).update_query(digest=digest)
-    async with session.put(place, data=io.BytesIO(data), headers={"Content-Type": "application/octet-stream"}) as answer:
+    kind = {"Content-Type": "application/octet-stream"}
+    async with session.put(place, data=io.BytesIO(data), headers=kind) as answer:
         await _check(answer, HTTPStatus.CREATED)
 
 
