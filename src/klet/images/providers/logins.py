@@ -93,11 +93,17 @@ class ProviderKeyring:
 
     async def _with_token(self, pod: Pod, attributes: ServiceAccountTokenAttributes) -> PodAccount:
         namespace, name = pod.metadata.namespace, pod.spec.service_account_name
-        account = await self._reading.run((namespace, name), lambda: self._accounts.get(namespace, name))
+        try:
+            account = await self._reading.run((namespace, name), lambda: self._accounts.get(namespace, name))
+        except KletError as error:
+            raise ProviderFailed(f"failed to get service account: {error}") from error
         annotations = choose_annotations(account, attributes)
         if annotations is None:
             raise _Skipped("the service account lacks a required annotation")
-        issued = await self._tokens.get(namespace, name, account_token_request(pod, account, attributes))
+        try:
+            issued = await self._tokens.get(namespace, name, account_token_request(pod, account, attributes))
+        except KletError as error:
+            raise ProviderFailed(f"failed to get service account token: {error}") from error
         return PodAccount(
             namespace=namespace, name=name, uid=account.metadata.uid, annotations=annotations, token=issued.token
         )

@@ -19,6 +19,7 @@ from klet.images.sources import ImagePullServiceAccount, NodeWide
 from klet.journal.memory import MemoryJournal
 from klet.metrics import MetricRegistry
 from klet.model.objects import IssuedToken, ObjectMissing
+from klet.objectcache.errors import TokenFailed
 from klet.testing.builders import make_pod
 from klet.testing.clock import ManualClock
 
@@ -49,6 +50,7 @@ class World:
         self.asked = {}
         self.accounts = {"puller": PULLER}
         self.token_requests = []
+        self.refuses_tokens = False
         self.journal = MemoryJournal(clock=self.clock)
         metrics = register_providers(MetricRegistry(), names=[], config_hash="")
         ports = ProviderPorts(runner=self, metrics=metrics, clock=self.clock)
@@ -74,6 +76,8 @@ class World:
             self.world = world
 
         async def get(self, namespace, account, request):
+            if self.world.refuses_tokens:
+                raise TokenFailed("no audience")
             self.world.token_requests.append((namespace, account, request.metadata.uid, request.spec.audiences))
             return IssuedToken("t0ken", None)
 
@@ -163,9 +167,13 @@ async def test_who_is_skipped_without_a_word(caplog, attributes, account, is_ask
         assert isinstance(found[0].source, ImagePullServiceAccount if account else NodeWide)
 
 
-async def test_an_account_that_cannot_be_read_gives_no_logins():
+async def test_an_account_without_object_or_token_gives_no_logins():
     world = World(provider("a", tokens=ATTRIBUTES), a=["r.example.com"])
     assert await world.users(account="gone") == []
-    [cause] = world.journal.all()
-    assert cause.finding.message == 'credential provider a gave no logins: serviceaccounts "gone" not found'
+    world.refuses_tokens = True
+    assert await world.users(account="puller") == []
+    assert [cause.finding.message for cause in world.journal.all()] == [
+        'credential provider a gave no logins: failed to get service account: serviceaccounts "gone" not found',
+        "credential provider a gave no logins: failed to get service account token: no audience",
+    ]
     assert world.asked == {}
