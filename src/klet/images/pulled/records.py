@@ -214,6 +214,9 @@ class PulledImages:
                 await self._store.put(new_record(ref, {}, now=self._clock.now()))
         if settled:
             await self._store.drop_intent(image)
+        else:
+            # It may still come: the runtime need not have given up a pull whose caller is gone.
+            self._uncertain.setdefault(image, "")
 
     async def _was_pulled(self, image: str, ref: str) -> bool:
         """Return whether an image without a record may have come from a pull all the same."""
