@@ -20,7 +20,8 @@ from klet.testing.containerd import REQUEST_TIMEOUT, remove_pods, run_containerd
 from klet.testing.debian_packages import PackagesMissing
 from klet.testing.leftovers import remove_abandoned
 from klet.testing.newer_containerd import find_newer_containerd
-from klet.testing.registry import PASSWORD, USER, find_registry, run_registry
+from klet.testing.registry.process import find_registry, run_registry
+from klet.testing.registry.tokens import PASSWORD, USER
 
 # Short, since the paths of Unix sockets are limited, and fixed, so that the next run finds what a killed one left.
 BASE = Path(tempfile.gettempdir()) / "klet-containerd"
@@ -79,15 +80,20 @@ async def cri(containerd):
         await remove_pods(client, clock=SystemClock())
 
 
-@pytest.fixture
-async def registry(tmp_path):
-    """A registry that lets in only who has a login; fetching its program takes some seconds the first time."""
+@pytest.fixture(scope="session")
+def registry_program():
+    """Debian's registry; fetching it takes some seconds the first time, where it is not installed."""
     try:
-        program = await asyncio.to_thread(find_registry)
+        return find_registry()
     except PackagesMissing as error:
         pytest.skip(f"no registry: it is fetched once Debian's archive can be reached; {error}")
+
+
+@pytest.fixture
+async def registry(tmp_path, registry_program):
+    """A registry that lets in only who has a login."""
     (tmp_path / "registry").mkdir()
-    async with run_registry(tmp_path / "registry", program=program) as running:
+    async with run_registry(tmp_path / "registry", program=registry_program) as running:
         yield running
 
 

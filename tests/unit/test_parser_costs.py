@@ -38,6 +38,7 @@ from klet.host.project_files import drop_directory, parse_table
 from klet.images.docker_config import BadDockerConfig, parse_docker_config_json, parse_dockercfg
 from klet.images.keyring import Keyring
 from klet.images.names import with_default_tag
+from klet.images.providers.messages import BadResponse, decode_response
 from klet.images.pulled.format import BadPullFile, decode_intent, decode_record
 from klet.journal.evidence import plain_error
 from klet.kube.kubeconfig import parse_kubeconfig
@@ -186,6 +187,19 @@ PARSERS = [
     ("fields of proc", parse_colons, 5_000, lambda n: "a: b\n" * n),
     ("a process of a strange name", parse_process_stat, 20_000, lambda n: "1 (" + ")" * n),
     (
+        "the answer of a credential provider",
+        lambda data: decode_response(data, api_version="v1"),
+        200,
+        lambda n: json.dumps(
+            {
+                "kind": "CredentialProviderResponse",
+                "apiVersion": "v1",
+                "cacheKeyType": "Image",
+                "auth": {f"a{i}.b": {"username": "u", "password": "p"} for i in range(n)},
+            }
+        ).encode(),
+    ),
+    (
         "logins",
         lambda data: Keyring([parse_docker_config_json(data)]).find("a.b/c"),
         500,
@@ -256,6 +270,9 @@ NESTED = [
         pytest.param(lambda data: decode(Pod, data), DecodeError, id="an object of the API"),
         pytest.param(parse_docker_config_json, BadDockerConfig, id="logins"),
         pytest.param(parse_dockercfg, BadDockerConfig, id="old logins"),
+        pytest.param(
+            lambda data: decode_response(data, api_version="v1"), BadResponse, id="the answer of a credential provider"
+        ),
         pytest.param(decode_record, BadPullFile, id="a record of a pulled image"),
         pytest.param(decode_intent, BadPullFile, id="an intent to pull"),
         pytest.param(

@@ -14,7 +14,6 @@ from klet.images.pulled.records import PulledImages
 from klet.images.pulled.store import PullRecordStore
 from klet.images.puller import ImagePuller
 from klet.images.registry_pulls import RegistryPulls
-from klet.images.sources import NoProviderLogins
 from klet.kube.throttle import TokenBucket
 from klet.model.roles import Part
 
@@ -34,7 +33,7 @@ def build_images(ports: Ports, settings: AgentSettings, boards: Boards) -> Image
     """Build the image manager and what it needs."""
     metrics = register_images(boards.metrics)
     register_pull_queue(boards.metrics, boards.pull_queue)
-    pull_secrets = PullSecrets(secrets=ports.volumes.objects, node=ports.node_logins, providers=NoProviderLogins())
+    pull_secrets = PullSecrets(secrets=ports.volumes.objects, node=ports.node_logins, providers=ports.provider_logins)
     node_images = NodeImages(images=ports.images, clock=ports.clock)
     records = _build_records(ports, settings, boards, metrics)
     recorder = records or NoPullRecords()

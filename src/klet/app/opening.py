@@ -16,6 +16,7 @@ from klet.aio.threads import Threads
 from klet.api.placement import Taint
 from klet.app.metrics import register_journal
 from klet.app.ports import BasePorts, ContainerPorts, NodeObjects, PluginPorts, Ports
+from klet.app.provider_opening import open_provider_logins
 from klet.app.settings import AgentSettings
 from klet.app.volume_opening import open_meter, open_quotas, open_volumes
 from klet.certs.pod_certificates.board import NoPodCertificates
@@ -61,7 +62,7 @@ from klet.node.capacity import AllocatableResources, expect_allocatable
 from klet.node.first_contact import FirstContact
 from klet.node.status_inputs import PATIENCE
 from klet.objectcache.claims import StandaloneClaims
-from klet.objectcache.standalone import StandaloneObjects, StandaloneTokens
+from klet.objectcache.standalone import StandaloneAccounts, StandaloneObjects, StandaloneTokens
 from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.plugins.boards import PluginHandler
 from klet.resources.names import pods_root
@@ -270,6 +271,9 @@ async def open_ports(
                 clock=clock,
             ),
             node_logins=NodeLoginFiles(root=settings.root, home=_find_home(), threads=threads, clock=clock),
+            provider_logins=open_provider_logins(
+                settings, objects, recorder=base.recorder, registry=base.metrics.agent, clock=clock
+            ),
             pull_files=PullFileDirectories(root=settings.root / "image_manager", threads=pull_threads),
             saved_state=left.saved,
             saved_state_store=left.store,
@@ -421,6 +425,7 @@ def standalone_objects(runtime_handlers: Mapping[str, str]) -> NodeObjects:
         claims=StandaloneClaims(),
         data=nothing,
         tokens=StandaloneTokens(),
+        accounts=StandaloneAccounts(),
         trust=NoTrustBundles(),
         certificates=NoPodCertificates(),
         services=nothing,

@@ -20,8 +20,10 @@ from klet.events.recorder import EventingRecorder
 from klet.host.http_client import HttpClient
 from klet.host.machine.cache import FactReader, MachineCache
 from klet.host.socket_watch import SocketChange
+from klet.images.providers.logins import AccountReader
 from klet.images.pull_secrets import NodeLogins
 from klet.images.pulled.files import PullFiles
+from klet.images.sources import ProviderLogins
 from klet.journal.store import Journal
 from klet.logs.rotation import RotatableLogs
 from klet.metrics import AgentMetrics
@@ -101,6 +103,7 @@ class NodeObjects(Struct, frozen=True, kw_only=True):
     data: ObjectReader
     """The same, for the environment of containers."""
     tokens: TokenReader
+    accounts: AccountReader
     trust: TrustBundleReader
     certificates: PodCertificateReader
     services: ServiceReader
@@ -214,6 +217,8 @@ class Ports(Struct, frozen=True, kw_only=True):
     containers: ContainerPorts
     volumes: NodeVolumes
     node_logins: NodeLogins
+    provider_logins: ProviderLogins
+    """Those of credential provider plugins."""
     pull_files: PullFiles
     """The records of pulled images."""
     saved_state: SavedState

@@ -18,6 +18,7 @@ from klet.api.sysctls import normalize_sysctl
 from klet.api.validation.options import STATIC_POD, PodValidationOptions
 from klet.config.command_line import Settings
 from klet.config.configuration import KubeletConfiguration
+from klet.config.credential_provider import CredentialProviders
 from klet.config.errors import ConfigError
 from klet.config.flags import choose_node_name
 from klet.config.gates import FeatureGates
@@ -115,6 +116,10 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """Whether what a user namespace does not allow is left out (gate KubeletInUserNamespace)."""
     gates: FeatureGates = FeatureGates({})
     """For the metric that shows them; parts are given what they ask of one gate."""
+    credential_providers: CredentialProviders | None = None
+    """Which plugins give logins for images; None without any."""
+    credential_provider_programs: Path = Path("/nonexistent")
+    """Where those are."""
     shows_hidden_metrics: bool = False
     """Whether metrics that the previous release showed last are shown."""
 
@@ -212,6 +217,8 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         has_pod_level_resources=given.gates.enabled("PodLevelResources"),
         tolerates_user_namespace=given.gates.enabled("KubeletInUserNamespace"),
         gates=given.gates,
+        credential_providers=given.credential_providers,
+        credential_provider_programs=Path(flags.image_credential_provider_bin_dir),
         shows_hidden_metrics=bool(config.show_hidden_metrics_for_version),
     )
 

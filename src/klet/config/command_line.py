@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from klet.config.configuration import KubeletConfiguration
 from klet.config.configuration_flags import override_configuration
+from klet.config.credential_provider import CredentialProviders
 from klet.config.defaults import apply_legacy_defaults, default_configuration
 from klet.config.errors import ConfigError, prefixed, suffixed, warned
 from klet.config.files import (
@@ -55,6 +56,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     without_effect: tuple[str, ...] = ()
     """Warnings about settings without effect. They are not printed with a refusal, since they do not explain it."""
+    credential_providers: CredentialProviders | None = None
+    """What `--image-credential-provider-config` holds, checked; None without it."""
     flagz: Mapping[str, str] = {}
     """Every flag with its value, if the gate ComponentFlagz is on."""
 

@@ -26,7 +26,9 @@ KIND: Final = "CredentialProviderConfig"
 VERSIONS: Final = ("v1", "v1beta1", "v1alpha1")
 PLUGIN_V1: Final = "credentialprovider.kubelet.k8s.io/v1"
 PLUGIN_VERSIONS: Final = (PLUGIN_V1, f"{PLUGIN_V1}alpha1", f"{PLUGIN_V1}beta1")
-CACHE_TYPES: Final = ("ServiceAccount", "Token")
+SERVICE_ACCOUNT_CACHE: Final = "ServiceAccount"
+TOKEN_CACHE: Final = "Token"  # noqa: S105 - a kind of cache
+CACHE_TYPES: Final = (SERVICE_ACCOUNT_CACHE, TOKEN_CACHE)
 CONFIG_EXTENSIONS: Final = (".json", ".yaml", ".yml")
 
 _PROVIDERS: Final = FieldPath("providers")

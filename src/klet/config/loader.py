@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from klet.config.command_line import ParsedCommand, Settings, parse_command_line
 from klet.config.credential_provider import CredentialProviders, load_credential_providers, select_config_files
 from klet.config.errors import ConfigError, prefixed, warned
@@ -28,24 +30,29 @@ def load_command_line(argv: Sequence[str], *, cgroup_v1: bool) -> ParsedCommand:
     )
     if isinstance(parsed, Settings):
         with warned(parsed.warnings), prefixed("failed to run Kubelet: Failed to register CRI auth plugins: "):
-            check_credential_providers(parsed.flags, use_tokens=parsed.gates.enabled(GATE_OF_TOKENS))
+            providers = check_credential_providers(parsed.flags, use_tokens=parsed.gates.enabled(GATE_OF_TOKENS))
+        return replace(parsed, credential_providers=providers)
     return parsed
 
 
-def check_credential_providers(flags: KubeletFlags, *, use_tokens: bool) -> None:
-    """Refuse a configuration of credential providers that cannot be read, or whose programs are not there."""
+def check_credential_providers(flags: KubeletFlags, *, use_tokens: bool) -> CredentialProviders | None:
+    """Return the configuration of credential providers, None without any.
+
+    Refuses one that cannot be read, or whose programs are not there.
+    """
     path, directory = flags.image_credential_provider_config, flags.image_credential_provider_bin_dir
     if not path and not directory:
-        return
+        return None
     with prefixed("--image-credential-provider-config: "):
-        providers = read_credential_providers(path, use_tokens=use_tokens).config.providers
+        loaded = read_credential_providers(path, use_tokens=use_tokens)
     with prefixed("--image-credential-provider-bin-dir: "):
         if not Path(directory).is_dir():
             raise ConfigError(f"plugin binary directory {directory} did not exist")
-        for provider in providers:
+        for provider in loaded.config.providers:
             program = Path(directory) / provider.name
             if not program.is_file() or not os.access(program, os.X_OK):
                 raise ConfigError(f"plugin binary executable {program} did not exist or may not be executed")
+    return loaded
 
 
 def read_credential_providers(path: str, *, use_tokens: bool) -> CredentialProviders:

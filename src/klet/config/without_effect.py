@@ -44,7 +44,6 @@ _REPORTED: Final = "it only lowers what the Node reports as allocatable: no cgro
 _SHUTDOWN: Final = "pods are not stopped in order when the machine shuts down"
 _JSON: Final = "klet speaks JSON to the API server: it is decoded in a third of the time that protobuf takes"
 _IPTABLES: Final = "klet makes no rules of iptables"
-_PROVIDERS: Final = "credential providers are not run: images are pulled with Secrets and the node's own logins"
 _UPSTREAM: Final = "upstream's kubelet does not act upon it either"
 
 FIELDS: Final = (
@@ -101,8 +100,6 @@ FIELDS: Final = (
 )
 
 FLAGS: Final = (
-    Row("image-credential-provider-config", _PROVIDERS),
-    Row("image-credential-provider-bin-dir", _PROVIDERS),
     Row("experimental-mounter-path", "klet mounts by itself"),
     *(Row(flag.name, "klet has no cAdvisor") for flag in KUBELET_FLAGS if flag.section == IGNORED_SECTION),
 )
@@ -132,8 +129,7 @@ GATES: Final = _CLIENT_GATES | _names(
     GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority InPlacePodLevelResourcesVerticalScaling
     InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory KubeletPodResourcesDynamicResources
     KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
-    KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
-    PodAndContainerStatsFromCRI ReloadKubeletServerCertificateFile ResourceHealthStatus
+    KubeletSeparateDiskGC PodAndContainerStatsFromCRI ReloadKubeletServerCertificateFile ResourceHealthStatus
     TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions
     """
 )

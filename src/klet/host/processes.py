@@ -57,18 +57,7 @@ async def run_process(
 
     At the deadline, or when the caller is cancelled, the whole process group is killed.
     """
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=env,
-            cwd=cwd,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise ProcessFailed(f"cannot start {shlex.join(argv)}: {error.strerror}", returncode=None) from error
+    process = await _start(argv, env=env, cwd=cwd)
     try:
         async with asyncio.timeout(timeout.total_seconds()), asyncio.TaskGroup() as group:
             group.create_task(_feed(process, stdin))
@@ -88,6 +77,44 @@ async def run_process(
         stderr=err,
         truncated=more_out or more_err,
     )
+
+
+async def _start(argv: Sequence[str], *, env: Mapping[str, str] | None, cwd: Path | None) -> asyncio.subprocess.Process:
+    """Start a command in a process group of its own. Who is cancelled meanwhile leaves nothing of the group behind.
+
+    The loop alone would then kill the child, and not what that has started by then.
+    """
+
+    async def start() -> asyncio.subprocess.Process | OSError | ValueError:
+        try:
+            return await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=env,
+                cwd=cwd,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            return error
+
+    async with asyncio.TaskGroup() as group:
+        starting = group.create_task(start())
+        try:
+            started = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            started = await starting
+            if isinstance(started, asyncio.subprocess.Process):
+                await kill_group(started)
+            raise
+    match started:
+        case OSError():
+            raise ProcessFailed(f"cannot start {shlex.join(argv)}: {started.strerror}", returncode=None) from started
+        case ValueError():
+            raise started
+        case _:
+            return started
 
 
 async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:

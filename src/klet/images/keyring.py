@@ -58,17 +58,28 @@ class Keyring(Generic[T]):
 
 def key_of(location: str) -> str | None:
     """Return what a registry is matched by: its host, and a path if there is one. None if it is no address."""
-    try:
-        parts = urlsplit(location if location.startswith(_SCHEMES) else f"https://{location}")
-    except ValueError:
+    host, path = _split(location if location.startswith(_SCHEMES) else f"https://{location}")
+    if host is None:
         return None
-    host = parts.netloc.rpartition("@")[2]
-    if not _PORT.fullmatch(host):
-        return None
-    path = unquote(parts.path)
     if path.startswith(_VERSIONS):
         path = path[3:]
     return host if path in {"", "/"} else f"{host}{path}"
+
+
+def place_of(pattern: str) -> str | None:
+    """Return the part of a pattern of `matchImages` that is compared: host and path. None if it is no address."""
+    host, path = _split(f"https://{pattern}")
+    return None if host is None else f"{host}{path}"
+
+
+def _split(url: str) -> tuple[str | None, str]:
+    """Return host and path of a URL; no host if it has none that is well-formed."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None, ""
+    host = parts.netloc.rpartition("@")[2]
+    return (host if _PORT.fullmatch(host) else None), unquote(parts.path)
 
 
 def matches(key: str, repository: str) -> bool:

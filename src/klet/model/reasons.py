@@ -151,6 +151,7 @@ class Reason(StrEnum):
     PULLED = "Pulled", _NORMAL
     INSPECT_FAILED = "InspectFailed", _WARNING
     ERR_IMAGE_NEVER_PULL = "ErrImageNeverPull", _WARNING
+    CREDENTIAL_PROVIDER_FAILED = "CredentialProviderFailed"
 
     # Containers.
     START_CONTAINER = "StartContainer"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
 from klet.aio.broadcast import Subscription
+from klet.api.authentication import TokenRequest
 from klet.api.base import ApiObject
 from klet.api.config import ConfigMap, Secret
 from klet.api.event import Event
@@ -15,7 +16,7 @@ from klet.api.quantity import Quantity
 from klet.api.storage import CSIDriver
 from klet.model.allocation import PodAllocation
 from klet.model.csi import RegisteredDriver
-from klet.model.objects import ObjectRef
+from klet.model.objects import IssuedToken, ObjectRef
 from klet.model.pods import PodUID
 from klet.model.runtime import PodRuntimeStatus
 
@@ -102,6 +103,12 @@ class TokenClient(Protocol):
     async def create_sub(self, struct: type[ApiObject], name: str, namespace: str, subresource: str, body: S) -> S: ...
 
     async def read(self, path: str) -> bytes: ...
+
+
+class AccountTokens(Protocol):
+    """Gets tokens of service accounts; a failure is a KletError."""
+
+    async def get(self, namespace: str, account: str, request: TokenRequest) -> IssuedToken: ...
 
 
 class NodeResources(Protocol):

@@ -2,7 +2,7 @@
 
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.api.authentication import TokenRequest
-from klet.api.config import ConfigMap, Secret
+from klet.api.config import ConfigMap, Secret, ServiceAccount
 from klet.api.pod import Pod
 from klet.model.objects import IssuedToken, ObjectRef
 from klet.model.pods import PodUID
@@ -29,6 +29,13 @@ class StandaloneObjects:
 
     def changes(self) -> Subscription[ObjectRef]:
         return Broadcast[ObjectRef]().subscribe()
+
+
+class StandaloneAccounts:
+    """No service accounts."""
+
+    async def get(self, namespace: str, name: str) -> ServiceAccount:  # noqa: ARG002 - the role's arguments
+        raise Standalone(NO_OBJECTS)
 
 
 class StandaloneTokens:

@@ -36,6 +36,7 @@ from klet.host.project_quotas import NoQuotas
 from klet.images.node_logins import NoNodeLogins
 from klet.images.pulled.verification import build_rules
 from klet.images.settings import ImageSettings
+from klet.images.sources import NoProviderLogins
 from klet.journal.memory import MemoryJournal
 from klet.logs.rotation import LogRotationSettings
 from klet.metrics import AgentMetrics
@@ -302,6 +303,7 @@ class SimulatedNode:
             containers=containers,
             volumes=self._build_volumes(objects, volumes, containers.resources, recorder),
             node_logins=NoNodeLogins(),
+            provider_logins=NoProviderLogins(),
             pull_files=wrap(self.pull_files, "pull records"),
             saved_state=self.checkpoint.left,
             saved_state_store=wrap(self.checkpoint, "memory"),

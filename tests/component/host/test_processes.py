@@ -1,28 +1,19 @@
 import asyncio
 import os
-import select
+from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import uvloop
 
 from klet.host.errors import ProcessFailed, ProcessTimeout
 from klet.host.processes import run_process
+from klet.testing.process_ends import dies
 
 LONG = timedelta(seconds=20)
 SHORT = timedelta(milliseconds=200)
-
-
-def dies(pid):
-    """Whether a process ends, at the latest soon; we are not its parent and cannot wait for it."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([descriptor], [], [], 10)[0])
-    finally:
-        os.close(descriptor)
 
 
 async def test_output_and_code():
@@ -87,6 +78,29 @@ async def test_a_cancelled_caller_leaves_no_child(tmp_path):
         task.cancel()
     assert task.cancelled()
     assert dies(pid)
+
+
+def marked(mark):
+    """The processes with a mark in their environment, other than this one."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and mark in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_a_caller_that_is_cancelled_while_the_child_starts_leaves_no_descendant(turns):
+    mark = f"klet-{uuid4()}"
+    script = "sleep 600 & sleep 600 & wait"
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(run_process(["sh", "-c", script], timeout=LONG, env={**os.environ, "MARK": mark}))
+        for _ in range(turns):
+            await asyncio.sleep(0.001)  # time for the child: it may start descendants before the loop hears of it
+        task.cancel()
+    assert task.cancelled()
+    assert all(map(dies, marked(mark.encode())))
 
 
 @pytest.mark.parametrize("stdin", [pytest.param(b"", id="no input"), pytest.param(b"x" * (1 << 20), id="much input")])

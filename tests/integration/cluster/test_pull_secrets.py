@@ -2,7 +2,7 @@
 
 import pytest
 
-from klet.testing.registry import PASSWORD, USER
+from klet.testing.registry.tokens import PASSWORD, USER
 
 pytestmark = [pytest.mark.root, pytest.mark.containerd]
 

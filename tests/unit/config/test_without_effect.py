@@ -32,10 +32,12 @@ FLAGS_IN_CONFIG = {
     "config": "the loader reads it",
     "config_dir": "the loader reads it",
     "hostname_override": "choose_node_name",
+    "image_credential_provider_config": "the loader reads it",
     "seccomp_default": "it is laid over seccompDefault",
 }
 GATES_IN_CONFIG = {
     "KubeletCrashLoopBackOffMax": "crashLoopBackOff has a default by it",
+    "KubeletServiceAccountTokenForCredentialProviders": "tokenAttributes of a credential provider is refused by it",
     "LoggingAlphaOptions": "splitStream and infoBufferSize are refused by it",
     "LoggingBetaOptions": "the format json is refused by it",
     "RotateKubeletServerCertificate": "serverTLSBootstrap is refused by it",

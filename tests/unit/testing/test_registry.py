@@ -1,7 +1,7 @@
 """Where the registry of tests comes from, and how to log in to it."""
 
 from klet.images.docker_config import RegistryLogin, parse_docker_config_json
-from klet.testing.registry import ImageRegistry, find_registry
+from klet.testing.registry.process import ImageRegistry, find_registry
 
 
 def test_what_is_there_is_not_fetched_again(tmp_path):

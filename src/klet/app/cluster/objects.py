@@ -16,6 +16,7 @@ from klet.certs.pod_certificates.board import NoPodCertificates, PodCertificates
 from klet.config.command_line import Settings
 from klet.kube.node_informers import NodeInformers
 from klet.model.roles import Part, ReferredObjects, TokenClient
+from klet.objectcache.accounts import ClusterAccounts
 from klet.objectcache.claims import ClusterClaims
 from klet.objectcache.cluster import build_cluster_objects
 from klet.objectcache.own_node import OwnNode
@@ -92,6 +93,7 @@ def build_served_objects(
         claims=ClusterClaims(client=clients.main, clock=clock),
         data=referred,
         tokens=tokens,
+        accounts=ClusterAccounts(client=clients.main, clock=clock),
         trust=trust or NoTrustBundles(),
         certificates=certificates or NoPodCertificates(),
         services=ClusterServices(services=informers.services, clock=clock),

@@ -7,13 +7,14 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.host.disk_usage import HostDiskMeter
+from klet.model.roles import AccountTokens
 from klet.volumes.csi.access import CsiAccess
 from klet.volumes.csi.blocks import CsiBlocks
 from klet.volumes.csi.expanding import CsiExpander, CsiUsage
 from klet.volumes.csi.places import CsiLayout
 from klet.volumes.csi.plugin import CsiParts, CsiPlugin
 from klet.volumes.csi.publishing import CsiPublisher
-from klet.volumes.csi.roles import AccountTokens, LimitRefresh
+from klet.volumes.csi.roles import LimitRefresh
 from klet.volumes.csi.staging import CsiStager
 from klet.volumes.csi.usage import DriverDiskMeter
 from klet.volumes.owner_change import OwnerChanger

@@ -9,11 +9,11 @@ from klet.csi.client import CsiClient, NodeCapability
 from klet.csi.errors import CsiError
 from klet.errors import KletError
 from klet.model.pods import PodUID
+from klet.model.roles import AccountTokens
 from klet.volumes.csi import directories, driver_rules
 from klet.volumes.csi.access import CsiAccess, classify
 from klet.volumes.csi.places import DATA_FILE, PREFIX, CsiLayout, attachment_name
 from klet.volumes.csi.requests import TOKENS, Given, encode_tokens, pod_info, publish_request
-from klet.volumes.csi.roles import AccountTokens
 from klet.volumes.csi.source import CsiSource, source_of
 from klet.volumes.csi.staging import clean_up
 from klet.volumes.csi.vol_data import BadVolumeData, VolumeData

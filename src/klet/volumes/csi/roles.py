@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from klet.api.authentication import TokenRequest
 from klet.api.storage import CSIDriver, VolumeAttachment
-from klet.model.objects import IssuedToken
 
 
 class KnownDrivers(Protocol):
@@ -25,12 +23,6 @@ class CsiObjects(Protocol):
     async def attachment(self, name: str) -> VolumeAttachment: ...
 
     async def secret_data(self, namespace: str, name: str) -> Mapping[str, str]: ...
-
-
-class AccountTokens(Protocol):
-    """Gets tokens of service accounts."""
-
-    async def get(self, namespace: str, account: str, request: TokenRequest) -> IssuedToken: ...
 
 
 class LimitRefresh(Protocol):

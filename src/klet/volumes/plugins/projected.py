@@ -14,9 +14,9 @@ from klet.api.volume import (
 )
 from klet.errors import KletError
 from klet.model.error_text import join_errors
-from klet.model.objects import IssuedToken, PodCredentials
+from klet.model.objects import PodCredentials
 from klet.model.pods import PodUID
-from klet.model.roles import NodeResources, ObjectReader
+from klet.model.roles import AccountTokens, NodeResources, ObjectReader
 from klet.volumes.atomic_writer import FileProjection
 from klet.volumes.errors import VolumeSetupError
 from klet.volumes.generated_files import GeneratedFiles
@@ -31,10 +31,8 @@ from klet.volumes.usage import fs_group, fs_user
 _GUARDED_MODE = 0o600
 
 
-class TokenReader(Protocol):
-    """Gets tokens of service accounts."""
-
-    async def get(self, namespace: str, account: str, request: TokenRequest) -> IssuedToken: ...
+class TokenReader(AccountTokens, Protocol):
+    """Gets tokens of service accounts, and drops those of pods."""
 
     def forget_pod(self, uid: PodUID) -> None: ...
 

@@ -1,5 +1,5 @@
-"""Plugins for the target `plugin-answers`: the container runtime, credential plugins for the API server, and plugins
-that register.
+"""Plugins for the target `plugin-answers`: the container runtime, credential plugins for the API server, credential
+providers for images, and plugins that register.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,8 @@ from klet.cri.calls import IMAGE_SERVICE, RUNTIME_SERVICE
 from klet.cri.client import CriClient
 from klet.cri.connection import open_connection
 from klet.cri.events import CriEvents
+from klet.images.keyring import Keyring
+from klet.images.providers.messages import BadResponse, decode_response
 from klet.kube.access import ExecPlugin, Login
 from klet.kube.credentials import Credentials
 from klet.model.pods import PodUID
@@ -32,6 +34,7 @@ from klet.wire.methods import methods_of
 _TIMEOUT: Final = timedelta(seconds=5)
 _UID: Final = PodUID("u-1")
 _V1: Final = "client.authentication.k8s.io/v1"
+_PROVIDER_V1: Final = "credentialprovider.kubelet.k8s.io/v1"
 
 
 class RuntimeAsker:
@@ -81,6 +84,20 @@ class CredentialAsker:
         """Do nothing."""
 
 
+class ProviderAsker:
+    """Reads the first answer as that of a credential provider for images."""
+
+    def __init__(self, _endpoint: str, _directory: Path) -> None:
+        pass
+
+    async def questions(self, parts: Mapping[str, list[bytes]]) -> Sequence[Question]:
+        output = next(iter(parts.values()), [b""])[0]
+        return (lambda: _provider_logins(output),)
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
 class _NoFiles:
     """No container has left anything; what a runtime names is not looked at here."""
 
@@ -120,6 +137,17 @@ async def _credentials(credentials: Credentials) -> None:
     shown = await credentials.current()
     if not shown.token and not (shown.certificate and shown.key):
         raise Flaw("shows nothing although a plugin answered")
+
+
+async def _provider_logins(output: bytes) -> None:
+    try:
+        answer = decode_response(output, api_version=_PROVIDER_V1)
+    except BadResponse as error:
+        if len(str(error)) > 4 << 10:
+            raise Flaw("quotes too much of a credential provider's answer") from error
+        raise
+    for login in Keyring([answer.logins]).find("registry.example.com/team/app"):
+        cri.AuthConfig(username=login.username, password=login.password).SerializeToString()
 
 
 def _responses() -> dict[str, type[Message]]:
@@ -209,4 +237,16 @@ CREDENTIALS: Final = Talk(
     ],
     asker=CredentialAsker,
 )
-TALKS: Final = (RUNTIME, CREDENTIALS, REGISTRATIONS)
+PROVIDERS: Final = Talk(
+    name="providers",
+    methods={},
+    examples=[
+        {
+            "output": b'{"kind":"CredentialProviderResponse","apiVersion":"credentialprovider.kubelet.k8s.io/v1",'
+            b'"cacheKeyType":"Registry","cacheDuration":"5m","auth":'
+            b'{"*.example.com":{"username":"u","password":"p"},"registry.example.com/team":{"username":"v"}}}'
+        }
+    ],
+    asker=ProviderAsker,
+)
+TALKS: Final = (RUNTIME, CREDENTIALS, PROVIDERS, REGISTRATIONS)

@@ -1,0 +1,1 @@
+"""Credential provider plugins: programs that give registry logins (upstream: pkg/credentialprovider/plugin)."""
