@@ -6,13 +6,14 @@ from typing import Final
 from msgspec import Struct
 
 from klet.images.board import KnownImage
-from klet.model.foreign_text import LONGEST_WORD, shorten
+from klet.model.foreign_text import shorten
 from klet.model.images import ImageUse, ImageUseKind
 from klet.model.runtime import ContainerId
 
 MOST: Final = 5
 """How many are named."""
 MOST_USERS: Final = 3
+LONGEST_NAME: Final = 160
 _UNITS: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -27,7 +28,7 @@ class HeldSpace(Struct, frozen=True, kw_only=True):
 
     def describe(self) -> str:
         """Return it as one short text."""
-        name, size = shorten(self.name, LONGEST_WORD), format_size(self.size)
+        name, size = shorten(self.name, LONGEST_NAME), format_size(self.size)
         if self.is_layer:
             return f"writable layer of {name}, {size}"
         users = list(dict.fromkeys(map(name_user, self.users)))

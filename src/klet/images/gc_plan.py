@@ -21,7 +21,7 @@ class ImageGcPolicy(Struct, frozen=True, kw_only=True):
     """When images are collected, and which of them not yet."""
 
     high: int = 85
-    """`imageGCHighThresholdPercent`; at 100 no image goes for space."""
+    """`imageGCHighThresholdPercent`; 100 switches the collection off, unless there is a maximum age."""
     low: int = 80
     min_age: timedelta = timedelta(minutes=2)
     max_age: timedelta = timedelta()
@@ -29,6 +29,7 @@ class ImageGcPolicy(Struct, frozen=True, kw_only=True):
 
     @property
     def is_periodic(self) -> bool:
+        """Whether there is anything to do before a pod would be evicted for want of disk space."""
         return self.high != 100 or bool(self.max_age)
 
 
@@ -120,7 +121,7 @@ def plan_for_age(
 
 def compute_bytes_to_free(space: DiskSpace, policy: ImageGcPolicy) -> int:
     """Return how much has to be freed to come down to the low threshold; 0 below the high one."""
-    if policy.high == 100 or space.used_percent < policy.high:
+    if not policy.is_periodic or space.used_percent < policy.high:
         return 0
     return max(1, space.capacity * (100 - policy.low) // 100 - space.available)
 

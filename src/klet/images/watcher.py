@@ -102,6 +102,10 @@ class ImageWatcher:
             self._board.put_uses(uses, at=self._clock.monotonic())
             return self._board.images()
 
+    def known(self) -> tuple[KnownImage, ...]:
+        """Return what the last look showed."""
+        return self._board.images()
+
     async def _try_to_look(self) -> None:
         try:
             await self.look()
@@ -162,7 +166,7 @@ class ImageWatcher:
         """Find out which images each container mounts: from the pod cache, or else from the runtime, once."""
         if not self._settings.has_volumes:
             return
-        known = {
+        known: dict[str, frozenset[str] | None] = {
             record.id: record.image_volumes for pod in self._seen.pods().values() for record in pod.containers
         }
         mounted: dict[str, frozenset[str]] = {}
