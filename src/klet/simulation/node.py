@@ -33,6 +33,7 @@ from klet.cri.events import ContainerdEvents, CriEvents
 from klet.cri.metrics import register_runtime_calls
 from klet.host.http_client import HttpClient
 from klet.host.project_quotas import NoQuotas
+from klet.images.gc_plan import ImageGcPolicy
 from klet.images.node_logins import NoNodeLogins
 from klet.journal.memory import MemoryJournal
 from klet.logs.rotation import LogRotationSettings
@@ -179,6 +180,7 @@ class SimulatedNode:
     usage: MemoryUsageHost = field(init=False)
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     log_rotation: LogRotationSettings = field(default_factory=LogRotationSettings)
+    image_gc: ImageGcPolicy = field(default_factory=ImageGcPolicy)
 
     def __post_init__(self) -> None:
         self.logs = MemoryLogs(sink=self.files.sink)
@@ -208,6 +210,7 @@ class SimulatedNode:
             api = self._open_api(socket) if socket is not None else None
             settings = simulated_settings(parallel_starts, features=features, node=self.settings)
             settings = replace(settings, own_ports=self.own_ports, log_rotation=self.log_rotation)
+            settings = replace(settings, image_gc=self.image_gc)
             node = build_node(NodeSpecification(settings=settings, ports=ports, api=api))
             await boots.note_running()
             async with running(node.parts):

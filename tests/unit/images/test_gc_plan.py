@@ -109,7 +109,9 @@ AGE = ImageGcPolicy(max_age=timedelta(seconds=600))
     [
         pytest.param([known("a", used=NOW - 601), known("b", used=NOW - 600)], BEGAN, ["a"], id="older than the age"),
         pytest.param([known("a")], BEGAN, ["a"], id="an image never seen in use counts as old"),
-        pytest.param([known("a", detected=NOW - 60)], BEGAN, [], id="but not below the minimum age: it was just pulled"),
+        pytest.param(
+            [known("a", detected=NOW - 60)], BEGAN, [], id="but not below the minimum age: it was just pulled"
+        ),
         pytest.param([known("a")], NOW - 600, [], id="the agent has not run for that long"),
         pytest.param([known("a")], NOW - 601, ["a"], id="the agent has run for just longer"),
         pytest.param([known("a", users=[ENDED], used=NOW)], BEGAN, [], id="in use"),
