@@ -35,6 +35,8 @@ from klet.host.http_client import HttpClient
 from klet.host.project_quotas import NoQuotas
 from klet.images.gc_plan import ImageGcPolicy
 from klet.images.node_logins import NoNodeLogins
+from klet.images.pulled.verification import build_rules
+from klet.images.settings import ImageSettings
 from klet.journal.memory import MemoryJournal
 from klet.logs.rotation import LogRotationSettings
 from klet.metrics import AgentMetrics
@@ -83,6 +85,7 @@ from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.in_process import run_in_process
 from klet.testing.mounts import NotedMounts
 from klet.testing.no_storage import no_storage
+from klet.testing.pull_files import MemoryPullFiles
 from klet.volumes.build import VolumePorts, build_plugins
 from klet.volumes.names import Layout
 
@@ -167,6 +170,7 @@ class SimulatedNode:
     """Where volumes are made instead."""
     settings: NodeSettings = field(default_factory=lambda: NodeSettings(name=NODE_NAME))
     has_image_volumes: bool = True
+    pull_files: MemoryPullFiles = field(default_factory=MemoryPullFiles)
     logs: MemoryLogs = field(init=False)
     http: HttpClient = field(default_factory=HttpClient)
     taints: tuple[Taint, ...] = ()
@@ -299,6 +303,7 @@ class SimulatedNode:
             containers=containers,
             volumes=self._build_volumes(objects, volumes, containers.resources, recorder),
             node_logins=NoNodeLogins(),
+            pull_files=wrap(self.pull_files, "pull records"),
             saved_state=self.checkpoint.left,
             saved_state_store=wrap(self.checkpoint, "memory"),
             reboot=reboot,
@@ -416,6 +421,7 @@ def simulated_settings(
             security=SecuritySettings(), resources=resources, stop_signals=features.stop_signals
         ),
         features=features,
+        images=ImageSettings(rules=build_rules("NeverVerifyPreloadedImages", ())),
         user_ids=UserIdSettings(),
         node=node or NodeSettings(name=NODE_NAME),
         runtime_handlers={},

@@ -76,14 +76,11 @@ class RecordsOnDisk:
         self._clock = clock
         self.written: dict[str, datetime] = {}
 
-    async def image_removed(self, image: str) -> None:
-        await self._clock.sleep(timedelta(milliseconds=1))
-        self.written.pop(image, None)
-        await self._clock.sleep(timedelta(milliseconds=1))
-
-    async def keep_images(self, images: Collection[str], *, before: datetime) -> None:
-        await self._clock.sleep(timedelta(milliseconds=1))
-        self.written = {id_: at for id_, at in self.written.items() if id_ in images or at >= before}
+    async def prune(self, *, remaining: Collection[str], before: datetime) -> None:
+        for image, at in list(self.written.items()):
+            await self._clock.sleep(timedelta(milliseconds=1))
+            if image not in remaining and at < before:
+                del self.written[image]
 
 
 class CollectingBench:
@@ -95,6 +92,7 @@ class CollectingBench:
         self.journal = MemoryJournal(clock=clock)
         self.records = RecordsOnDisk(clock)
         self._sandbox = ""
+        self.forgotten: list[str] = []
         self.start_agent()
 
     def start_agent(self, policy: ImageGcPolicy | None = None, *, by_handler: bool = False) -> None:
@@ -115,7 +113,7 @@ class CollectingBench:
             images=self.client,
             board=self.board,
             holds=self.holds,
-            keepers=(self.records,),
+            forget=self.forgotten.append,
             recorder=self.journal,
             collected=register_image_gc(self.registry),
             clock=self.clock,
@@ -123,6 +121,7 @@ class CollectingBench:
         self.gc = ImageGc(
             watcher=self.watcher,
             remover=remover,
+            records=self.records,
             disk=self.disk,
             recorder=self.journal,
             clock=self.clock,

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -34,6 +34,7 @@ def image(name: str, *, size: int = 100, pinned: bool = False) -> FakeImage:
     return FakeImage(name=f"registry.test/{name}:1", size=size * MIB, pinned=pinned)
 
 
+EARLIER = datetime(2029, 12, 31, tzinfo=UTC)
 A, B, C = image("a"), image("b"), image("c")
 
 
@@ -212,7 +213,7 @@ def test_an_image_that_cannot_be_removed_is_replaced_by_the_next(on_image_bench)
     async def test(bench) -> None:
         bench.disk.other = 600 * MIB
         await bench.grow_old()
-        bench.records.written = dict.fromkeys([A.image_id, B.image_id, "gone"], bench.clock.now())
+        bench.records.written = dict.fromkeys([A.image_id, B.image_id], EARLIER)
         bench.runtime.faults.add(Fault("RemoveImage", Fail(Code.UNKNOWN, "broken")))
         with pytest.raises(ImageGcFailed) as failure:
             await bench.gc.collect()
@@ -221,14 +222,18 @@ def test_an_image_that_cannot_be_removed_is_replaced_by_the_next(on_image_bench)
             "rpc error: code = Unknown desc = broken"
         )
         assert bench.left() == ["a", "c"]
-        assert bench.records.written.keys() == {A.image_id, "gone"}
+        assert bench.records.written.keys() == {A.image_id, B.image_id}, "after an error no record goes"
+        await bench.clock.sleep(timedelta(seconds=2))
+        await bench.gc.collect()
+        assert bench.records.written.keys() == {A.image_id}
+        assert bench.forgotten == [B.image_id]
 
     on_image_bench(test, A, B, C)
 
 
 def test_records_of_images_that_others_removed_are_dropped(on_image_bench):
     async def test(bench) -> None:
-        bench.records.written = dict.fromkeys([A.image_id, "gone"], bench.clock.now())
+        bench.records.written = dict.fromkeys([A.image_id, "gone"], EARLIER)
         await bench.grow_old()
         bench.records.written["pulled meanwhile"] = bench.clock.now() + timedelta(hours=1)
         await bench.gc.collect()
