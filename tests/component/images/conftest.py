@@ -14,6 +14,7 @@ from klet.images.gc import ImageGc, ImageRemover
 from klet.images.gc_plan import ImageGcPolicy
 from klet.images.holds import ImageHolds
 from klet.images.metrics import register_image_gc
+from klet.images.present_images import NodeImages
 from klet.images.views import ImageViews
 from klet.images.watcher import ImageWatcher, ImageWatchSettings
 from klet.journal.memory import MemoryJournal
@@ -99,6 +100,7 @@ class CollectingBench:
         """Begin a new run of the agent, which knows nothing of the one before."""
         self.seen = RuntimeCache()
         self.board, self.holds = ImageBoard(), ImageHolds()
+        self.node_images = NodeImages(images=self.client, clock=self.clock)
         self.registry = MetricRegistry()
         self.watcher = ImageWatcher(
             images=self.client,
@@ -109,18 +111,18 @@ class CollectingBench:
             settings=ImageWatchSettings(by_handler=by_handler),
             clock=self.clock,
         )
-        remover = ImageRemover(
+        self.remover = ImageRemover(
             images=self.client,
             board=self.board,
             holds=self.holds,
-            forget=self.forgotten.append,
+            forget=self._forget,
             recorder=self.journal,
             collected=register_image_gc(self.registry),
             clock=self.clock,
         )
         self.gc = ImageGc(
             watcher=self.watcher,
-            remover=remover,
+            remover=self.remover,
             records=self.records,
             disk=self.disk,
             recorder=self.journal,
@@ -128,6 +130,10 @@ class CollectingBench:
             policy=policy or ImageGcPolicy(),
         )
         self.views = ImageViews(watcher=self.watcher, gc=self.gc, disk=self.disk, clock=self.clock)
+
+    def _forget(self, image: str) -> None:
+        self.forgotten.append(image)
+        self.node_images.forget(image)
 
     async def grow_old(self, *, minutes: float = 10) -> None:
         """Have the images seen, and let them be older than the minimum age."""
