@@ -1,5 +1,7 @@
 """The image manager, wired: logins, the queue of pulls, the records of pulled images."""
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from klet.app.boards import Boards
@@ -22,6 +24,8 @@ class ImageParts(Struct, frozen=True, kw_only=True):
     """What gets images onto the node."""
 
     manager: ImageManager
+    forget: Callable[[str], None]
+    """Takes the id of an image that was removed."""
     pull_secrets: PullSecrets
     records: PulledImages | None
     """None if the node does not check who uses an image."""
@@ -63,7 +67,11 @@ def build_images(ports: Ports, settings: AgentSettings, boards: Boards) -> Image
         metrics=metrics,
     )
     return ImageParts(
-        manager=manager, pull_secrets=pull_secrets, records=records, parts=() if records is None else (records,)
+        manager=manager,
+        forget=node_images.forget,
+        pull_secrets=pull_secrets,
+        records=records,
+        parts=() if records is None else (records,),
     )
 
 

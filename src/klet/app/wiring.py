@@ -10,12 +10,15 @@ from klet.admission.verdicts import AdmitHandler
 from klet.allocation.book import AllocationBook
 from klet.api.quantity import ZERO
 from klet.app.boards import Boards, build_boards, remembered_pods
+from klet.app.image_collection import build_image_collection
 from klet.app.images import build_images
 from klet.app.metrics import register_features, register_node_name
 from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
 from klet.app.starting import build_plugin_manager, build_runtime_parts
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
+from klet.images.board import ImageBoard
+from klet.images.views import ImageViews
 from klet.logs.rotation import LogManager
 from klet.metrics import AgentMetrics
 from klet.model.pod_resources import PODS
@@ -101,6 +104,9 @@ class Agent(Struct, frozen=True, kw_only=True):
     summaries: SummaryProvider
     disk: NodeDisk
     """What is on disks, for the summary."""
+    images: ImageBoard
+    """Those that the runtime has, for the node's status."""
+    image_views: ImageViews
 
 
 def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
@@ -112,7 +118,19 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     register_features(boards.metrics, settings.gates)
     register_contact(boards.metrics, ports.contact)
     manager, volumes = _build_volumes(ports, settings, boards)
+    walker = DiskWalker(meter=ports.disk, durations=register_volume_durations(boards.metrics), clock=ports.clock)
+    disk = NodeDisk(
+        runtime=ports.runtime,
+        images=ports.images,
+        pods=boards.cache,
+        volumes=manager,
+        walker=walker,
+        meter=ports.disk,
+        settings=DiskSettings(root=settings.root, volume_period=settings.volume_stats_period),
+        clock=ports.clock,
+    )
     images = build_images(ports, settings, boards)
+    collection = build_image_collection(ports, settings, boards, images, disk)
     saved_state = SavedStateKeeper(
         store=ports.saved_state_store,
         statuses=boards.statuses,
@@ -120,7 +138,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         pulls=boards.pulls,
         clock=ports.clock,
     )
-    parts = build_runtime_parts(ports, settings, boards, volumes=volumes, images=images.manager, state=saved_state)
+    parts = build_runtime_parts(ports, settings, boards, volumes=volumes, images=collection.ensurer, state=saved_state)
     killer = parts.killer
     pleg = Pleg(
         reader=parts.reader,
@@ -216,6 +234,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
                 boards.backoff.forget,
                 parts.sandboxes.forget,
                 boards.pulls.forget,
+                boards.image_holds.forget,
                 probes.remove_pod,
             ),
             remembered=partial(remembered_pods, boards),
@@ -244,17 +263,6 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     wakes = ObjectWaker(objects=ports.volumes.objects, pods=boards.pods, statuses=boards.statuses, workers=workers)
     logs = _build_logs(ports, settings, boards)
     oom = _build_oom(ports, boards, pleg)
-    walker = DiskWalker(meter=ports.disk, durations=register_volume_durations(boards.metrics), clock=ports.clock)
-    disk = NodeDisk(
-        runtime=ports.runtime,
-        images=ports.images,
-        pods=boards.cache,
-        volumes=manager,
-        walker=walker,
-        meter=ports.disk,
-        settings=DiskSettings(root=settings.root, volume_period=settings.volume_stats_period),
-        clock=ports.clock,
-    )
     stats = StatsCollector(
         host=ports.usage,
         seen=boards.cache,
@@ -274,7 +282,16 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     after_contact = AfterFirstContact(
         contact=ports.contact,
         prepare=ports.prepare_runtime,
-        parts=(pleg, housekeeping, gc, walker, *images.parts, *logs, *build_plugin_manager(ports, boards)),
+        parts=(
+            pleg,
+            housekeeping,
+            gc,
+            walker,
+            *images.parts,
+            *collection.parts,
+            *logs,
+            *build_plugin_manager(ports, boards),
+        ),
     )
     return Agent(
         parts=(
@@ -283,6 +300,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
             checks,
             manager,
             keeper,
+            collection.watcher,
             *flex,
             workers,
             probes,
@@ -306,6 +324,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         stats=stats,
         summaries=_build_summaries(ports, settings, boards, stats, disk),
         disk=disk,
+        images=boards.images,
+        image_views=collection.views,
     )
 
 

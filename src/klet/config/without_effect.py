@@ -35,7 +35,6 @@ class Row(Struct, frozen=True):
 
 
 _EVICTION: Final = "pods are not evicted"
-_IMAGE_GC: Final = "unused images are not removed"
 _CPUS: Final = "there is no CPU manager: containers run on all CPUs"
 _MEMORY: Final = "there is no memory manager"
 _TOPOLOGY: Final = "there is no topology manager"
@@ -79,10 +78,6 @@ FIELDS: Final = (
     Row("iptablesMasqueradeBit", _UPSTREAM),
     Row("iptablesDropBit", _UPSTREAM),
     Row("kernelMemcgNotification", _EVICTION),
-    Row("imageMinimumGCAge", _IMAGE_GC),
-    Row("imageMaximumGCAge", _IMAGE_GC),
-    Row("imageGCHighThresholdPercent", _IMAGE_GC, honoured=100),
-    Row("imageGCLowThresholdPercent", _IMAGE_GC),
     Row(
         "evictionHard",
         f"{_EVICTION}: it only lowers what the Node reports as allocatable",

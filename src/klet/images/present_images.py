@@ -61,6 +61,10 @@ class NodeImages:
         self._seen[wanted.key] = _Seen(answer.image, asked + SEEN_FOR.total_seconds())
         return answer.image
 
+    def forget(self, image: str) -> None:
+        """Forget an image that was removed, by its id."""
+        self._seen = {key: seen for key, seen in self._seen.items() if seen.image.id != image}
+
 
 def as_present(image: cri.Image) -> PresentImage:
     user = ImageUser(image.uid.value if image.HasField("uid") else None, image.username)

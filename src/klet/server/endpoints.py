@@ -13,10 +13,11 @@ from typing import Final, TypeAlias, TypeVar
 from aiohttp import web
 from msgspec import Struct
 
-from klet.api import klet_v1
+from klet.api import klet_v1, klet_v1_images
 from klet.server.routes.checkpoint import CheckpointRoutes
 from klet.server.routes.debug import DebugRoutes
 from klet.server.routes.health import HealthRoutes
+from klet.server.routes.images import ImageRoutes
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
@@ -37,6 +38,7 @@ Routes: TypeAlias = (
     | UsageRoutes
     | CheckpointRoutes
     | KletRoutes
+    | ImageRoutes
     | NodeLogRoutes
     | DebugRoutes
     | FlagzRoutes
@@ -55,6 +57,7 @@ R = TypeVar(
     UsageRoutes,
     CheckpointRoutes,
     KletRoutes,
+    ImageRoutes,
     NodeLogRoutes,
     DebugRoutes,
     FlagzRoutes,
@@ -348,6 +351,18 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
                 _GET,
                 _by(KletRoutes, KletRoutes.explain_pod),
                 "why a pod is as it is",
+            ),
+            KubeletEndpoint(
+                (klet_v1_images.IMAGES,),
+                _GET,
+                _by(ImageRoutes, ImageRoutes.list_images),
+                "the images of the runtime: size, who uses them, since when they are unused; 503 if it does not answer",
+            ),
+            KubeletEndpoint(
+                (klet_v1_images.IMAGE_GC,),
+                _GET,
+                _by(ImageRoutes, ImageRoutes.preview_collection),
+                "what image garbage collection would remove now, and why it keeps the rest; nothing is removed",
             ),
         ),
     ),

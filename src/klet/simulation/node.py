@@ -33,6 +33,7 @@ from klet.cri.events import ContainerdEvents, CriEvents
 from klet.cri.metrics import register_runtime_calls
 from klet.host.http_client import HttpClient
 from klet.host.project_quotas import NoQuotas
+from klet.images.gc_plan import ImageGcPolicy
 from klet.images.node_logins import NoNodeLogins
 from klet.images.pulled.verification import build_rules
 from klet.images.settings import ImageSettings
@@ -186,6 +187,7 @@ class SimulatedNode:
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     log_rotation: LogRotationSettings = field(default_factory=LogRotationSettings)
     stats: StatsSettings = field(default_factory=StatsSettings)
+    image_gc: ImageGcPolicy = field(default_factory=ImageGcPolicy)
 
     def __post_init__(self) -> None:
         self.logs = MemoryLogs(sink=self.files.sink)
@@ -214,7 +216,8 @@ class SimulatedNode:
             ports = self.build_ports(client, wanted, seed=seed, reboot=reboot, metrics=metrics)
             api = self._open_api(socket) if socket is not None else None
             settings = simulated_settings(parallel_starts, features=features, node=self.settings)
-            settings = replace(settings, own_ports=self.own_ports, log_rotation=self.log_rotation, stats=self.stats)
+            settings = replace(settings, own_ports=self.own_ports, log_rotation=self.log_rotation)
+            settings = replace(settings, stats=self.stats, image_gc=self.image_gc)
             node = build_node(NodeSpecification(settings=settings, ports=ports, api=api))
             await boots.note_running()
             async with running(node.parts):

@@ -34,11 +34,12 @@ def build_image_manager(
     limit: TokenBucket | None = None,
     records: PullRecorder | None = None,
     metrics: ImageMetrics | None = None,
+    node_images: NodeImages | None = None,
 ) -> ImageManager:
     """Return one that pulls any number of images at once and records nothing, unless the test says otherwise."""
     metrics = metrics or register_images(MetricRegistry())
     records = records or NoPullRecords()
-    node_images = NodeImages(images=images, clock=clock)
+    node_images = node_images or NodeImages(images=images, clock=clock)
     puller = ImagePuller(
         registry=RegistryPulls(
             images=images,

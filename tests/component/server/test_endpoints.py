@@ -10,6 +10,7 @@ from klet.aio.clock import SystemClock
 from klet.model.verbosity import CHANGES
 from klet.server.endpoints import ENDPOINT_GROUPS, EndpointSupport, HandlerSwitch, ListenerKind, WithoutDebugging
 from klet.server.listener import HealthListener, ListenAddress, ReadOnlyListener, listen_on
+from klet.server.routes.images import ImageRoutes
 from klet.server.routes.klet import KletRoutes
 
 VALUES = {"namespace": "default", "pod": "web", "container": "main", "uid": "web-uid"}
@@ -46,7 +47,7 @@ def right_of(group, method):
 
 def all_routes(kubelet):
     """Also those of klet's own API, which no port has."""
-    return (*kubelet.routes, KletRoutes(pods=kubelet.pods, journal=None))
+    return (*kubelet.routes, KletRoutes(pods=kubelet.pods, journal=None), ImageRoutes(images=None))
 
 
 async def ask(session, rows):

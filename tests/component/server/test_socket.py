@@ -29,6 +29,16 @@ from klet.api.klet_v1 import (
     PodListing,
     RecordedPods,
 )
+from klet.api.klet_v1_images import (
+    IMAGE_GC,
+    IMAGES,
+    ImageDisk,
+    ImageFate,
+    ImageGcPreview,
+    ImageGcRules,
+    NodeImage,
+    NodeImageListing,
+)
 from klet.api.pod import Pod, PodStatus
 from klet.errors import KletError
 from klet.host.inotify import ChangeKind, DirectoryChange, watch_directory
@@ -38,6 +48,7 @@ from klet.model.runtime import ContainerId
 from klet.server.listener import ListenError, SocketListener
 from klet.server.metrics import register_health
 from klet.server.routes.health import HealthCheck, HealthRoutes
+from klet.server.routes.images import ImageRoutes
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.testing.builders import make_pod
@@ -128,18 +139,42 @@ class Journal:
         return RecordedPods(node_name="n1")
 
 
+class Images:
+    """One image that nobody uses; or an error."""
+
+    def __init__(self) -> None:
+        self.error: KletError | None = None
+
+    async def images(self) -> NodeImageListing:
+        if self.error is not None:
+            raise self.error
+        image = NodeImage(id="sha256:1", tags=("a:1",), size_bytes=7, first_detected=NOW, unused_since=NOW)
+        return NodeImageListing(now=NOW, images=(image,))
+
+    async def preview(self) -> ImageGcPreview:
+        listing = await self.images()
+        rules = ImageGcRules(
+            enabled=True, high_threshold_percent=85, low_threshold_percent=80, minimum_age_seconds=120.0
+        )
+        fate = ImageFate(image=listing.images[0], removed=True, reason="space")
+        disk = ImageDisk(capacity_bytes=100, available_bytes=10, used_percent=90)
+        return ImageGcPreview(now=NOW, rules=rules, disk=disk, bytes_to_free=10, bytes_freed=7, fates=(fate,))
+
+
 class Bench:
     """A listener with small views, and a client of it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.pods, self.logs, self.health, self.journal = Pods(), Logs(), Health(), Journal()
+        self.images = Images()
         self.listener = SocketListener(
             path=path,
             routes=(
                 PodRoutes(pods=self.pods, logs=self.logs),
                 HealthRoutes(checks=self.health.checks(), metrics=register_health(MetricRegistry())),
                 KletRoutes(pods=self.pods, journal=self.journal),
+                ImageRoutes(images=self.images),
             ),
             clock=SystemClock(),
         )
@@ -397,3 +432,17 @@ async def test_cause_records_can_be_followed_until_the_client_leaves(bench):
 
 async def test_what_is_not_there(bench):
     assert (await bench.get("/nothing"))[0] == 404
+
+
+async def test_images_and_the_preview_of_their_collection_are_served_as_they_are_declared(bench):
+    for path, cls in ((IMAGES, NodeImageListing), (IMAGE_GC, ImageGcPreview)):
+        status, text = await bench.get(path)
+        assert status == 200
+        expected = await (bench.images.images() if cls is NodeImageListing else bench.images.preview())
+        assert decode_strictly(cls, text.encode()) == expected
+
+
+async def test_without_the_runtime_there_are_no_images_and_the_answer_says_why(bench):
+    bench.images.error = KletError("connection refused")
+    assert await bench.get(IMAGES) == (503, "connection refused")
+    assert await bench.get(IMAGE_GC) == (503, "connection refused")

@@ -143,8 +143,8 @@ def test_warned_of_once(with_file, fields, warning):
         pytest.param(["--experimental-mounter-path=/x"], "--experimental-mounter-path has no effect yet: klet mounts "
                      "by itself", id="a flag without a field"),
         pytest.param(["--boot-id-file=/x"], "--boot-id-file has no effect yet: klet has no cAdvisor", id="cAdvisor"),
-        pytest.param(["--image-gc-low-threshold=50"], "imageGCLowThresholdPercent (--image-gc-low-threshold) has no "
-                     "effect yet: unused images are not removed", id="a flag for a field"),
+        pytest.param(["--eviction-max-pod-grace-period=5"], "evictionMaxPodGracePeriod "
+                     "(--eviction-max-pod-grace-period) has no effect yet: pods are not evicted", id="of a field"),
     ],
 )  # fmt: skip
 def test_flags_warned_of_once(with_file, flags, warning):
@@ -162,7 +162,7 @@ def test_flags_warned_of_once(with_file, flags, warning):
                      id="what the statistics take account of"),
         pytest.param({"serializeImagePulls": False, "maxParallelImagePulls": 3, "registryPullQPS": 1,
                       "imagePullCredentialsVerificationPolicy": "AlwaysVerify"}, [], id="how images are pulled"),
-        pytest.param({"makeIPTablesUtilChains": False, "imageGCHighThresholdPercent": 100}, [], id="what it lacks"),
+        pytest.param({"makeIPTablesUtilChains": False}, [], id="what it lacks"),
         pytest.param({"featureGates.KubeletPSI": True}, [], id="a gate as it is"),
         pytest.param({"featureGates.VolumeLimitScaling": True}, [], id="a gate that only the scheduler asks about"),
     ],
