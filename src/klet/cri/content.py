@@ -59,12 +59,13 @@ class StoredBlob(Struct, frozen=True, kw_only=True):
 class ContainerdContent:
     """containerd's content store. Each method raises CriError."""
 
-    def __init__(self, *, connection: CriTransport) -> None:
+    def __init__(self, *, connection: CriTransport, deadline: timedelta = ANSWERS_WITHIN) -> None:
         self._connection = connection
+        self._deadline = deadline
 
     async def ingests(self) -> Sequence[Ingest]:
         """Return the blobs that are being fetched."""
-        answer = await self._connection.call(LIST_STATUSES, pb.ListStatusesRequest(), timeout=ANSWERS_WITHIN)
+        answer = await self._connection.call(LIST_STATUSES, pb.ListStatusesRequest(), timeout=self._deadline)
         found = (_read_ingest(status) for status in answer.statuses[:MOST_BLOBS])
         return [ingest for ingest in found if ingest is not None]
 
@@ -111,13 +112,13 @@ class ContainerdContent:
     ) -> None:
         try:
             async with (
-                asyncio.timeout(ANSWERS_WITHIN.total_seconds()),
+                asyncio.timeout(self._deadline.total_seconds()),
                 aclosing(self._connection.stream(method, request)) as answers,
             ):
                 async for answer in answers:
                     take(answer)
         except TimeoutError:
-            raise error_for(Code.DEADLINE_EXCEEDED, f"{method.path} took more than {ANSWERS_WITHIN}") from None
+            raise error_for(Code.DEADLINE_EXCEEDED, f"{method.path} took more than {self._deadline}") from None
 
 
 def is_digest(text: str) -> bool:

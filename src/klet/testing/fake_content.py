@@ -1,5 +1,6 @@
 """A content store like containerd's, over gRPC: what is in it and what is being fetched is what a test says."""
 
+import asyncio
 import hashlib
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -25,6 +26,8 @@ class FakeContent:
         self.statuses: dict[str, pb.Status] = {}
         self.data: dict[str, bytes] = {}
         self.calls: list[str] = []
+        self.hangs = False
+        """Whether no call is answered."""
 
     def add_manifest(self, data: bytes, *, created: datetime, host: str, repositories: Sequence[str]) -> str:
         """Store a manifest with the labels that containerd gives one that it has pulled."""
@@ -81,6 +84,8 @@ class FakeContent:
 
     async def _note(self, call: str, context: Any) -> None:
         self.calls.append(call)
+        if self.hangs:
+            await asyncio.Event().wait()
         if ("containerd-namespace", "k8s.io") not in list(context.invocation_metadata()):
             await context.abort(3, "namespace is required: failed precondition")  # as containerd refuses it
 

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"klet/wire/containerd_content.proto\x12\x1e\x63ontainerd.services.content.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x01\n\x04Info\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x03\x12.\n\ncreated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12@\n\x06labels\x18\x05 \x03(\x0b\x32\x30.containerd.services.content.v1.Info.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x1d\n\x0bInfoRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\"B\n\x0cInfoResponse\x12\x32\n\x04info\x18\x01 \x01(\x0b\x32$.containerd.services.content.v1.Info\"%\n\x12ListContentRequest\x12\x0f\n\x07\x66ilters\x18\x01 \x03(\t\"I\n\x13ListContentResponse\x12\x32\n\x04info\x18\x01 \x03(\x0b\x32$.containerd.services.content.v1.Info\"B\n\x12ReadContentRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0c\n\x04size\x18\x03 \x01(\x03\"3\n\x13ReadContentResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"\xa6\x01\n\x06Status\x12.\n\nstarted_at\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0b\n\x03ref\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\r\n\x05total\x18\x05 \x01(\x03\x12\x10\n\x08\x65xpected\x18\x06 \x01(\t\"&\n\x13ListStatusesRequest\x12\x0f\n\x07\x66ilters\x18\x01 \x03(\t\"P\n\x14ListStatusesResponse\x12\x38\n\x08statuses\x18\x01 \x03(\x0b\x32&.containerd.services.content.v1.Status2\xcd\x03\n\x07\x43ontent\x12\x61\n\x04Info\x12+.containerd.services.content.v1.InfoRequest\x1a,.containerd.services.content.v1.InfoResponse\x12q\n\x04List\x12\x32.containerd.services.content.v1.ListContentRequest\x1a\x33.containerd.services.content.v1.ListContentResponse0\x01\x12q\n\x04Read\x12\x32.containerd.services.content.v1.ReadContentRequest\x1a\x33.containerd.services.content.v1.ReadContentResponse0\x01\x12y\n\x0cListStatuses\x12\x33.containerd.services.content.v1.ListStatusesRequest\x1a\x34.containerd.services.content.v1.ListStatusesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"klet/wire/containerd_content.proto\x12\x1e\x63ontainerd.services.content.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x01\n\x04Info\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x03\x12.\n\ncreated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12@\n\x06labels\x18\x05 \x03(\x0b\x32\x30.containerd.services.content.v1.Info.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"%\n\x12ListContentRequest\x12\x0f\n\x07\x66ilters\x18\x01 \x03(\t\"I\n\x13ListContentResponse\x12\x32\n\x04info\x18\x01 \x03(\x0b\x32$.containerd.services.content.v1.Info\"B\n\x12ReadContentRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0c\n\x04size\x18\x03 \x01(\x03\"3\n\x13ReadContentResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"\xa6\x01\n\x06Status\x12.\n\nstarted_at\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0b\n\x03ref\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\r\n\x05total\x18\x05 \x01(\x03\x12\x10\n\x08\x65xpected\x18\x06 \x01(\t\"&\n\x13ListStatusesRequest\x12\x0f\n\x07\x66ilters\x18\x01 \x03(\t\"P\n\x14ListStatusesResponse\x12\x38\n\x08statuses\x18\x01 \x03(\x0b\x32&.containerd.services.content.v1.Status2\xea\x02\n\x07\x43ontent\x12q\n\x04List\x12\x32.containerd.services.content.v1.ListContentRequest\x1a\x33.containerd.services.content.v1.ListContentResponse0\x01\x12q\n\x04Read\x12\x32.containerd.services.content.v1.ReadContentRequest\x1a\x33.containerd.services.content.v1.ReadContentResponse0\x01\x12y\n\x0cListStatuses\x12\x33.containerd.services.content.v1.ListStatusesRequest\x1a\x34.containerd.services.content.v1.ListStatusesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,24 +38,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INFO']._serialized_end=349
   _globals['_INFO_LABELSENTRY']._serialized_start=304
   _globals['_INFO_LABELSENTRY']._serialized_end=349
-  _globals['_INFOREQUEST']._serialized_start=351
-  _globals['_INFOREQUEST']._serialized_end=380
-  _globals['_INFORESPONSE']._serialized_start=382
-  _globals['_INFORESPONSE']._serialized_end=448
-  _globals['_LISTCONTENTREQUEST']._serialized_start=450
-  _globals['_LISTCONTENTREQUEST']._serialized_end=487
-  _globals['_LISTCONTENTRESPONSE']._serialized_start=489
-  _globals['_LISTCONTENTRESPONSE']._serialized_end=562
-  _globals['_READCONTENTREQUEST']._serialized_start=564
-  _globals['_READCONTENTREQUEST']._serialized_end=630
-  _globals['_READCONTENTRESPONSE']._serialized_start=632
-  _globals['_READCONTENTRESPONSE']._serialized_end=683
-  _globals['_STATUS']._serialized_start=686
-  _globals['_STATUS']._serialized_end=852
-  _globals['_LISTSTATUSESREQUEST']._serialized_start=854
-  _globals['_LISTSTATUSESREQUEST']._serialized_end=892
-  _globals['_LISTSTATUSESRESPONSE']._serialized_start=894
-  _globals['_LISTSTATUSESRESPONSE']._serialized_end=974
-  _globals['_CONTENT']._serialized_start=977
-  _globals['_CONTENT']._serialized_end=1438
+  _globals['_LISTCONTENTREQUEST']._serialized_start=351
+  _globals['_LISTCONTENTREQUEST']._serialized_end=388
+  _globals['_LISTCONTENTRESPONSE']._serialized_start=390
+  _globals['_LISTCONTENTRESPONSE']._serialized_end=463
+  _globals['_READCONTENTREQUEST']._serialized_start=465
+  _globals['_READCONTENTREQUEST']._serialized_end=531
+  _globals['_READCONTENTRESPONSE']._serialized_start=533
+  _globals['_READCONTENTRESPONSE']._serialized_end=584
+  _globals['_STATUS']._serialized_start=587
+  _globals['_STATUS']._serialized_end=753
+  _globals['_LISTSTATUSESREQUEST']._serialized_start=755
+  _globals['_LISTSTATUSESREQUEST']._serialized_end=793
+  _globals['_LISTSTATUSESRESPONSE']._serialized_start=795
+  _globals['_LISTSTATUSESRESPONSE']._serialized_end=875
+  _globals['_CONTENT']._serialized_start=878
+  _globals['_CONTENT']._serialized_end=1240
 # @@protoc_insertion_point(module_scope)

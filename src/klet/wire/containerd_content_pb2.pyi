@@ -30,18 +30,6 @@ class Info(_message.Message):
     labels: _containers.ScalarMap[str, str]
     def __init__(self, digest: _Optional[str] = ..., size: _Optional[int] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
-class InfoRequest(_message.Message):
-    __slots__ = ("digest",)
-    DIGEST_FIELD_NUMBER: _ClassVar[int]
-    digest: str
-    def __init__(self, digest: _Optional[str] = ...) -> None: ...
-
-class InfoResponse(_message.Message):
-    __slots__ = ("info",)
-    INFO_FIELD_NUMBER: _ClassVar[int]
-    info: Info
-    def __init__(self, info: _Optional[_Union[Info, _Mapping]] = ...) -> None: ...
-
 class ListContentRequest(_message.Message):
     __slots__ = ("filters",)
     FILTERS_FIELD_NUMBER: _ClassVar[int]
