@@ -6,6 +6,7 @@ from klet.aio.clock import Clock
 from klet.allocation.book import AllocationBook
 from klet.app.settings import AgentSettings
 from klet.images.pull_backoff import PullBackoff
+from klet.images.running_pulls import RunningPulls
 from klet.metrics import MetricRegistry
 from klet.model.pods import PodUID
 from klet.model.pull_times import PullTimes
@@ -34,6 +35,7 @@ class Boards(Struct, frozen=True, kw_only=True):
     cache: RuntimeCache = field(default_factory=RuntimeCache)
     probes: ProbeResults = field(default_factory=ProbeResults)
     pull_times: PullTimes = field(default_factory=PullTimes)
+    running_pulls: RunningPulls = field(default_factory=RunningPulls)
     metrics: MetricRegistry
 
 

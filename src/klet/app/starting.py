@@ -9,6 +9,7 @@ from klet.app.ports import ContainerPorts, Ports
 from klet.app.settings import AgentSettings
 from klet.images.manager import ImageManager, RegistryLogins
 from klet.images.metrics import register_images
+from klet.images.running_pulls import NotedImages
 from klet.model.roles import Part
 from klet.node.addresses import prefers_ipv6
 from klet.plugins.boards import DesiredPlugins, RegisteredPlugins
@@ -94,7 +95,7 @@ def build_runtime_parts(
 def build_images(ports: Ports, boards: Boards, logins: RegistryLogins) -> ImageManager:
     """Build the image manager."""
     return ImageManager(
-        images=ports.images,
+        images=NotedImages(inner=ports.images, board=boards.running_pulls, clock=ports.clock),
         logins=logins,
         backoff=boards.pulls,
         stopping_pods=boards.stopping_pods,

@@ -15,6 +15,7 @@ from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
 from klet.app.starting import build_images, build_plugin_manager, build_runtime_parts
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
+from klet.images.pull_meter import PullMeter
 from klet.images.pull_secrets import PullSecrets
 from klet.logs.rotation import LogManager
 from klet.metrics import AgentMetrics
@@ -101,6 +102,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     summaries: SummaryProvider
     disk: NodeDisk
     """What is on disks, for the summary."""
+    pulls: PullMeter
 
 
 def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
@@ -307,6 +309,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         stats=stats,
         summaries=_build_summaries(ports, settings, boards, stats, disk),
         disk=disk,
+        pulls=PullMeter(pulls=boards.running_pulls, content=ports.content, clock=ports.clock),
     )
 
 

@@ -29,7 +29,7 @@ class ImagePart(Struct, frozen=True):
     size: int
 
 
-class Reading(Struct, frozen=True, kw_only=True):
+class PullReading(Struct, frozen=True, kw_only=True):
     """What is on the node of an image, at one look."""
 
     fetched: int
@@ -105,9 +105,9 @@ def measure(
     ingests: Sequence[Ingest],
     stored: Sequence[StoredBlob],
     *,
-    before: Reading | None,
+    before: PullReading | None,
     began: datetime,
-) -> Reading:
+) -> PullReading:
     """Return what is there. A blob that was whole at the last look stays so: it may be dropped once it is unpacked."""
     writing = {ingest.digest: ingest for ingest in ingests}
     there = {blob.digest: blob for blob in stored}
@@ -128,7 +128,7 @@ def measure(
     if before is not None:
         fetched = max(fetched, before.fetched)
         arrived = max(arrived, before.arrived + fetched - before.fetched)
-    return Reading(fetched=fetched, total=total, arrived=arrived, complete=frozenset(complete))
+    return PullReading(fetched=fetched, total=total, arrived=arrived, complete=frozenset(complete))
 
 
 def compute_rate(samples: Sequence[Sample]) -> float | None:
@@ -149,7 +149,7 @@ def keep_samples(samples: Sequence[Sample]) -> tuple[Sample, ...]:
     return (samples[0], *(sample for sample in samples[1:] if newest - sample.at <= WINDOW))
 
 
-def compute_left(reading: Reading, rate: float | None) -> timedelta | None:
+def compute_left(reading: PullReading, rate: float | None) -> timedelta | None:
     """Return how long the rest takes at this rate; None if that cannot be said."""
     missing = reading.total - reading.fetched
     if rate is None or rate < 1 or missing <= 0:

@@ -14,7 +14,7 @@ from klet.cri.errors import CriError
 from klet.images.names import ImageNameError, digest_of, registry_host, repository_of
 from klet.images.pull_estimate import (
     ImagePart,
-    Reading,
+    PullReading,
     Sample,
     choose_manifest,
     compute_left,
@@ -41,7 +41,7 @@ class _Measured(Struct):
 
     parts: tuple[ImagePart, ...]
     samples: tuple[Sample, ...]
-    reading: Reading | None = None
+    reading: PullReading | None = None
 
 
 class PullMeter:

@@ -7,7 +7,6 @@ from typing import Protocol
 from klet.api import klet_v1
 from klet.api.pod import Pod
 from klet.model.log_query import LogQuery
-from klet.model.pull_progress import PullProgress
 from klet.model.runtime import ContainerId
 
 
@@ -41,14 +40,6 @@ class ServedUsage(Protocol):
     async def cadvisor(self) -> Iterator[bytes]: ...
 
     async def resource(self) -> Iterator[bytes]: ...
-
-
-class ServedPulls(Protocol):
-    """The images that are being pulled."""
-
-    async def look(self) -> tuple[PullProgress, ...]:
-        """Return how far each is, the oldest first."""
-        ...
 
 
 class ServedJournal(Protocol):

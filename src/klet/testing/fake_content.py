@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -57,7 +57,11 @@ class FakeContent:
         """Yield the endpoint."""
         server = aio.server()
         service = pb.DESCRIPTOR.services_by_name["Content"]
-        behaviours = {"ListStatuses": self._list_statuses, "List": self._list, "Read": self._read}
+        behaviours: dict[str, Callable[..., Any]] = {
+            "ListStatuses": self._list_statuses,
+            "List": self._list,
+            "Read": self._read,
+        }
         server.add_generic_rpc_handlers((service_handler(service, behaviours),))
         server.add_insecure_port(f"unix:{socket}")
         await server.start()

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from grpc import aio
 
-from klet.cri.content import MOST_BLOBS, NAMESPACE, ContainerdContent
 from klet.cri.connection import open_connection
+from klet.cri.content import MOST_BLOBS, NAMESPACE, ContainerdContent
 from klet.cri.errors import BadAnswer, CriError, Unavailable, Unimplemented
 from klet.testing.fake_content import FakeContent
 from klet.wire import containerd_content_pb2 as pb

@@ -192,6 +192,7 @@ async def test_a_runtime_without_a_content_store_has_times():
 async def test_pulls_are_noted_as_long_as_they_last():
     class Images:
         async def pull_image(self, request):
+            assert request.image.image == IMAGE
             assert [(pull.image, pull.namespace, pull.pod) for pull in board.all()] == [(IMAGE, "default", "web")]
             raise RuntimeError("refused")
 

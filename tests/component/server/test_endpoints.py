@@ -11,6 +11,7 @@ from klet.model.verbosity import CHANGES
 from klet.server.endpoints import ENDPOINT_GROUPS, EndpointSupport, HandlerSwitch, ListenerKind, WithoutDebugging
 from klet.server.listener import HealthListener, ListenAddress, ReadOnlyListener, listen_on
 from klet.server.routes.klet import KletRoutes
+from klet.server.routes.pulls import PullRoutes
 
 VALUES = {"namespace": "default", "pod": "web", "container": "main", "uid": "web-uid"}
 VALUES |= {"path": "messages", "profile": "cmdline"}
@@ -46,7 +47,7 @@ def right_of(group, method):
 
 def all_routes(kubelet):
     """Also those of klet's own API, which no port has."""
-    return (*kubelet.routes, KletRoutes(pods=kubelet.pods, journal=None))
+    return (*kubelet.routes, KletRoutes(pods=kubelet.pods, journal=None), PullRoutes(pulls=None, clock=None))
 
 
 async def ask(session, rows):

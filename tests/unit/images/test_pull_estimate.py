@@ -10,7 +10,7 @@ from klet.images.pull_estimate import (
     LARGEST_PART,
     MOST_PARTS,
     ImagePart,
-    Reading,
+    PullReading,
     Sample,
     choose_manifest,
     compute_left,
@@ -42,7 +42,9 @@ def manifest(*layers, config=(C, 10)):
     ("data", "expected"),
     [
         pytest.param(
-            manifest((A, 5), (B, 7)), (ImagePart(C, 10), ImagePart(A, 5), ImagePart(B, 7)), id="configuration and layers"
+            manifest((A, 5), (B, 7)),
+            (ImagePart(C, 10), ImagePart(A, 5), ImagePart(B, 7)),
+            id="configuration and layers",
         ),
         pytest.param(manifest((A, 5), (A, 5)), (ImagePart(C, 10), ImagePart(A, 5)), id="a layer twice counts once"),
         pytest.param(b"", (), id="no bytes"),
@@ -104,7 +106,7 @@ THREE = (ImagePart(A, 100), ImagePart(B, 50), ImagePart(C, 10))
 
 
 def reading(*, fetched, arrived, total=160, complete=()):
-    return Reading(fetched=fetched, total=total, arrived=arrived, complete=frozenset(complete))
+    return PullReading(fetched=fetched, total=total, arrived=arrived, complete=frozenset(complete))
 
 
 @pytest.mark.parametrize(
