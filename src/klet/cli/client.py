@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from klet.api import klet_v1
 from klet.api.codec import DecodeError, decode
-from klet.api.klet_v1 import Explanation, NodeExplanation, PodListing, RecordedPods, Why
+from klet.api.klet_v1 import Explanation, NodeExplanation, PodListing, PullEntry, PullListing, RecordedPods, Why
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.version import __version__
@@ -84,6 +84,15 @@ class AgentClient:
     def recorded_pods(self) -> RecordedPods:
         """Return the pods that there are records about, also those that are gone."""
         return self._read(RecordedPods, klet_v1.EXPLAIN)
+
+    def pulls(self) -> tuple[PullEntry, ...]:
+        """Return the images that are being pulled. An agent that is older than this command has nothing to say."""
+        try:
+            return _decode(PullListing, klet_v1.PULLS, self._get(klet_v1.PULLS)).pulls
+        except AgentError as error:
+            if error.status != http.client.NOT_FOUND:
+                raise
+            return ()
 
     def logs(self, namespace: str, pod: str, container: str, query: Mapping[str, str]) -> Iterator[bytes]:
         """Yield pieces of a container's log as they arrive."""
