@@ -5,6 +5,8 @@ from msgspec import Struct, field
 from klet.aio.clock import Clock
 from klet.allocation.book import AllocationBook
 from klet.app.settings import AgentSettings
+from klet.images.board import ImageBoard
+from klet.images.holds import ImageHolds
 from klet.images.pull_backoff import PullBackoff
 from klet.images.running_pulls import RunningPulls
 from klet.metrics import MetricRegistry
@@ -36,12 +38,20 @@ class Boards(Struct, frozen=True, kw_only=True):
     probes: ProbeResults = field(default_factory=ProbeResults)
     pull_times: PullTimes = field(default_factory=PullTimes)
     running_pulls: RunningPulls = field(default_factory=RunningPulls)
+    images: ImageBoard = field(default_factory=ImageBoard)
+    image_holds: ImageHolds = field(default_factory=ImageHolds)
     metrics: MetricRegistry
 
 
 def remembered_pods(boards: Boards) -> frozenset[PodUID]:
     """Return every pod of which something is known."""
-    return boards.statuses.pods() | boards.backoff.pods() | boards.pulls.pods() | boards.allocations.pods()
+    return (
+        boards.statuses.pods()
+        | boards.backoff.pods()
+        | boards.pulls.pods()
+        | boards.allocations.pods()
+        | boards.image_holds.pods()
+    )
 
 
 def build_boards(settings: AgentSettings, saved: SavedState, clock: Clock, metrics: MetricRegistry) -> Boards:

@@ -49,6 +49,7 @@ from klet.server.node_logs import NodeLogs
 from klet.server.routes.checkpoint import CheckpointRoutes
 from klet.server.routes.debug import CpuProfiler, DebugRoutes
 from klet.server.routes.health import HealthRoutes, pass_always
+from klet.server.routes.images import ImageRoutes
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
@@ -214,7 +215,12 @@ def build_api_parts(
     )
     own = SocketListener(
         path=api.own_socket,
-        routes=(*routes, KletRoutes(pods=pods, journal=records), PullRoutes(pulls=agent.pulls, clock=clock)),
+        routes=(
+            *routes,
+            KletRoutes(pods=pods, journal=records),
+            PullRoutes(pulls=agent.pulls, clock=clock),
+            ImageRoutes(images=agent.image_views),
+        ),
         clock=clock,
         switched_off=api.features.switched_off,
     )

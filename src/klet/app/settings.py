@@ -29,6 +29,7 @@ from klet.errors import KletError
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.host.cgroups.resources import DEFAULT_PERIOD
 from klet.host.machine.info import MachineInfo
+from klet.images.gc_plan import ImageGcPolicy
 from klet.logs.rotation import LogRotationSettings
 from klet.model.features import DEFAULT_FEATURES, PodFeatures
 from klet.model.pod_resources import MEMORY
@@ -80,6 +81,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     qos: QosRules
     resolv_conf: Path | None
     gc: GcPolicy
+    image_gc: ImageGcPolicy = ImageGcPolicy()
     legacy_logs: Path
     """Where log collectors of the whole node find links to all logs."""
     sandbox: SandboxSettings
@@ -157,6 +159,12 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
             min_age=flags.minimum_container_ttl_duration,
             max_per_container=flags.maximum_dead_containers_per_container,
             max_containers=flags.maximum_dead_containers,
+        ),
+        image_gc=ImageGcPolicy(
+            high=config.image_gc_high_threshold_percent,
+            low=config.image_gc_low_threshold_percent,
+            min_age=config.image_minimum_gc_age,
+            max_age=config.image_maximum_gc_age,
         ),
         log_rotation=LogRotationSettings(
             max_size=Quantity.parse(config.container_log_max_size).value(),

@@ -15,8 +15,10 @@ from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
 from klet.app.starting import build_images, build_plugin_manager, build_runtime_parts
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
+from klet.images.board import ImageBoard
 from klet.images.pull_meter import PullMeter
 from klet.images.pull_secrets import PullSecrets
+from klet.images.views import ImageViews
 from klet.logs.rotation import LogManager
 from klet.metrics import AgentMetrics
 from klet.model.pod_resources import PODS
@@ -103,6 +105,9 @@ class Agent(Struct, frozen=True, kw_only=True):
     disk: NodeDisk
     """What is on disks, for the summary."""
     pulls: PullMeter
+    images: ImageBoard
+    """Those that the runtime has, for the node's status."""
+    image_views: ImageViews
 
 
 def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
@@ -115,7 +120,18 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     register_contact(boards.metrics, ports.contact)
     manager, volumes = _build_volumes(ports, settings, boards)
     pull_secrets = PullSecrets(secrets=ports.volumes.objects, node=ports.node_logins)
-    images = build_images(ports, boards, pull_secrets)
+    walker = DiskWalker(meter=ports.disk, durations=register_volume_durations(boards.metrics), clock=ports.clock)
+    disk = NodeDisk(
+        runtime=ports.runtime,
+        images=ports.images,
+        pods=boards.cache,
+        volumes=manager,
+        walker=walker,
+        meter=ports.disk,
+        settings=DiskSettings(root=settings.root, volume_period=settings.volume_stats_period),
+        clock=ports.clock,
+    )
+    images = build_images(ports, settings, boards, logins=pull_secrets, disk=disk)
     saved_state = SavedStateKeeper(
         store=ports.saved_state_store,
         statuses=boards.statuses,
@@ -123,7 +139,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         pulls=boards.pulls,
         clock=ports.clock,
     )
-    parts = build_runtime_parts(ports, settings, boards, volumes=volumes, images=images, state=saved_state)
+    parts = build_runtime_parts(ports, settings, boards, volumes=volumes, images=images.ensurer, state=saved_state)
     killer = parts.killer
     pleg = Pleg(
         reader=parts.reader,
@@ -219,6 +235,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
                 boards.backoff.forget,
                 parts.sandboxes.forget,
                 boards.pulls.forget,
+                boards.image_holds.forget,
                 probes.remove_pod,
             ),
             remembered=partial(remembered_pods, boards),
@@ -247,17 +264,6 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     wakes = ObjectWaker(objects=ports.volumes.objects, pods=boards.pods, statuses=boards.statuses, workers=workers)
     logs = _build_logs(ports, settings, boards)
     oom = _build_oom(ports, boards, pleg)
-    walker = DiskWalker(meter=ports.disk, durations=register_volume_durations(boards.metrics), clock=ports.clock)
-    disk = NodeDisk(
-        runtime=ports.runtime,
-        images=ports.images,
-        pods=boards.cache,
-        volumes=manager,
-        walker=walker,
-        meter=ports.disk,
-        settings=DiskSettings(root=settings.root, volume_period=settings.volume_stats_period),
-        clock=ports.clock,
-    )
     stats = StatsCollector(
         host=ports.usage,
         seen=boards.cache,
@@ -273,11 +279,12 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         metrics=register_startups(boards.metrics),
         clock=ports.clock,
     )
+    image_gc = (images.gc,) if settings.image_gc.is_periodic else ()
     # Parts that need the runtime belong here: one that comes late holds up nothing else.
     after_contact = AfterFirstContact(
         contact=ports.contact,
         prepare=ports.prepare_runtime,
-        parts=(pleg, housekeeping, gc, walker, *logs, *build_plugin_manager(ports, boards)),
+        parts=(pleg, housekeeping, gc, *image_gc, walker, *logs, *build_plugin_manager(ports, boards)),
     )
     return Agent(
         parts=(
@@ -286,6 +293,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
             checks,
             manager,
             keeper,
+            images.watcher,
             *flex,
             workers,
             probes,
@@ -310,6 +318,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         summaries=_build_summaries(ports, settings, boards, stats, disk),
         disk=disk,
         pulls=PullMeter(pulls=boards.running_pulls, content=ports.content, clock=ports.clock),
+        images=boards.images,
+        image_views=ImageViews(watcher=images.watcher, gc=images.gc, disk=disk, clock=ports.clock),
     )
 
 

@@ -39,7 +39,6 @@ class Row(Struct, frozen=True):
 
 
 _EVICTION: Final = "pods are not evicted"
-_IMAGE_GC: Final = "unused images are not removed"
 _CPUS: Final = "there is no CPU manager: containers run on all CPUs"
 _MEMORY: Final = "there is no memory manager"
 _TOPOLOGY: Final = "there is no topology manager"
@@ -91,10 +90,6 @@ FIELDS: Final = (
     Row("registryBurst", _PULLS),
     Row("serializeImagePulls", _PULLS, honoured=False),
     Row("maxParallelImagePulls", _PULLS),
-    Row("imageMinimumGCAge", _IMAGE_GC),
-    Row("imageMaximumGCAge", _IMAGE_GC),
-    Row("imageGCHighThresholdPercent", _IMAGE_GC, honoured=100),
-    Row("imageGCLowThresholdPercent", _IMAGE_GC),
     Row(POLICY, _UNCHECKED, honoured=NEVER_VERIFY),
     Row("preloadedImagesVerificationAllowlist", _UNCHECKED),
     Row(

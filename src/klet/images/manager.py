@@ -1,7 +1,7 @@
 """Makes sure that a container's image is on the node before it starts (image manager, EnsureImageExists)."""
 
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from msgspec import Struct
@@ -109,6 +109,14 @@ class ImageManager:
         return await self._stopping_pods.run(
             uid_of(pod), self._ensure(pod, container, sandbox, handler, before_pull, parent)
         )
+
+    async def image_removed(self, image: str) -> None:
+        """Forget that an image was there."""
+        self._seen = {key: seen for key, seen in self._seen.items() if seen.image.id != image}
+
+    async def keep_images(self, images: Collection[str], *, before: datetime) -> None:  # noqa: ARG002 - it is short
+        """Forget that other images than these were there."""
+        self._seen = {key: seen for key, seen in self._seen.items() if seen.image.id in images}
 
     async def _ensure(
         self,

@@ -59,6 +59,15 @@ def register_images(registry: MetricRegistry) -> ImageMetrics:
     )
 
 
+def register_image_gc(registry: MetricRegistry) -> Counter:
+    """Return the counter of images that were collected, by why."""
+    return registry.counter(
+        "kubelet_image_garbage_collected_total",
+        "Images that garbage collection has removed, for their age or to free disk space.",
+        (Label("reason", frozenset({"age", "space"})),),
+    )
+
+
 def size_label(size: int) -> str:
     """Return the range that the size of an image is in."""
     if size <= 0:

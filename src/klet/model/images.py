@@ -1,6 +1,9 @@
-"""The image of a container, as it was found or not found on the node."""
+"""Images: one as a container found it or did not find it, and all that the runtime has with those who use them."""
 
+from collections.abc import Collection
 from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -33,3 +36,69 @@ class MissingImage(Struct, frozen=True, eq=False):
 
     def __hash__(self) -> int:
         return hash((self.reason, self.message))
+
+
+class ImageKey(NamedTuple):
+    """What identifies an image: a runtime may keep one for each of its handlers (gate RuntimeClassInImageCriApi)."""
+
+    id: str
+    handler: str = ""
+
+
+class ImageRecord(Struct, frozen=True):
+    """An image that the runtime has."""
+
+    id: str
+    digests: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    size: int = 0
+    pinned: bool = False
+    handler: str = ""
+
+    @property
+    def key(self) -> ImageKey:
+        return ImageKey(self.id, self.handler)
+
+    @property
+    def name(self) -> str:
+        """Return the name that people know it by."""
+        return (*self.tags, *self.digests, self.id)[0]
+
+
+class ImageUseKind(StrEnum):
+    """How an image is used."""
+
+    CONTAINER = "container"
+    VOLUME = "volume"
+    """A container mounts it as an image volume."""
+    SANDBOX = "sandbox"
+    """The runtime makes sandboxes of it."""
+    STARTING = "starting"
+    """It was made ready for a pod, whose container is not created yet."""
+
+
+class ImageUse(Struct, frozen=True, kw_only=True):
+    """Who uses an image. A container counts until it is removed, however long ago it has ended."""
+
+    kind: ImageUseKind
+    namespace: str = ""
+    pod: str = ""
+    uid: str = ""
+    container: str = ""
+    container_id: str = ""
+    is_running: bool = False
+
+
+class ImageRecordKeeper(Protocol):
+    """Keeps something for each image that the runtime has, and drops it when the image is gone."""
+
+    async def image_removed(self, image: str) -> None:
+        """Drop what is kept for an image that was removed just now."""
+        ...
+
+    async def keep_images(self, images: Collection[str], *, before: datetime) -> None:
+        """Drop what was kept before an instant for other images than these, which were all that the runtime had then.
+
+        Called now and then: an agent that is killed between a removal and what follows it leaves a record behind.
+        """
+        ...

@@ -58,6 +58,10 @@ class Reason(StrEnum):
     NETWORK_NOT_READY = "NetworkNotReady", _WARNING
     CHECK_LIMITS_FOR_RESOLV_CONF = "CheckLimitsForResolvConf", _WARNING
     CONTAINER_GC_FAILED = "ContainerGCFailed", _WARNING
+    IMAGE_GC_FAILED = "ImageGCFailed", _WARNING
+    FREE_DISK_SPACE_FAILED = "FreeDiskSpaceFailed", _WARNING
+    INVALID_DISK_CAPACITY = "InvalidDiskCapacity", _WARNING
+    IMAGE_COLLECTED = "ImageCollected"
 
     # The API server and the certificates.
     API_SERVER_AWAY = "ApiServerAway"

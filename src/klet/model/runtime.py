@@ -70,6 +70,8 @@ class ContainerRecord(Struct, frozen=True, kw_only=True):
     """With which the runtime stops it; empty where the runtime does not report that."""
     recursive_read_only: frozenset[str] = frozenset()
     """Where it has mounts of which nothing below can be written either."""
+    image_volumes: frozenset[str] | None = None
+    """The images that it mounts; None in a list, which does not show them."""
     origin: ContainerOrigin = field(default_factory=ContainerOrigin)
 
 

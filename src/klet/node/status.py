@@ -21,13 +21,13 @@ from klet.api.node import (
 )
 from klet.host.machine.info import MachineInfo
 from klet.model.causes import Finding
+from klet.model.images import ImageRecord
 from klet.model.reasons import Reason
 from klet.model.unknown import Unknown
 from klet.node.addresses import set_addresses
 from klet.node.capacity import compute_allocatable, compute_capacity
 from klet.node.conditions import find_missing_capacity, set_pressures, set_ready
 from klet.node.findings import find_reboot, find_status_change
-from klet.node.image_list import ImageRecord
 from klet.node.runtime_state import RuntimeReport
 from klet.node.settings import NodeSettings
 from klet.node.status_inputs import StatusInputs

@@ -18,10 +18,10 @@ from klet.host.addresses import AddressFacts
 from klet.host.errors import HostError
 from klet.host.machine.cache import FactReader
 from klet.host.machine.info import MachineInfo, SystemVersions
+from klet.model.images import ImageRecord
 from klet.model.unknown import Unknown
 from klet.node.addresses import needs_lookup, preferred_version
 from klet.node.capacity import DeviceResources
-from klet.node.image_list import ImageRecord
 from klet.node.runtime_state import RuntimeReport, RuntimeState
 from klet.node.settings import NodeSettings
 from klet.wire import cri_v1_pb2 as cri

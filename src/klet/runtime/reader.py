@@ -314,6 +314,7 @@ def build_container_record(
         recursive_read_only=frozenset(
             [mount.container_path for mount in container.mounts if mount.recursive_read_only]
         ),
+        image_volumes=frozenset([mount.image.image for mount in container.mounts if mount.HasField("image")]),
         origin=labels.read_origin(annotations),
     )
 

@@ -13,10 +13,11 @@ from typing import Final, TypeAlias, TypeVar
 from aiohttp import web
 from msgspec import Struct
 
-from klet.api import klet_v1
+from klet.api import klet_v1, klet_v1_images
 from klet.server.routes.checkpoint import CheckpointRoutes
 from klet.server.routes.debug import DebugRoutes
 from klet.server.routes.health import HealthRoutes
+from klet.server.routes.images import ImageRoutes
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
@@ -39,6 +40,7 @@ Routes: TypeAlias = (
     | CheckpointRoutes
     | KletRoutes
     | PullRoutes
+    | ImageRoutes
     | NodeLogRoutes
     | DebugRoutes
     | FlagzRoutes
@@ -58,6 +60,7 @@ R = TypeVar(
     CheckpointRoutes,
     KletRoutes,
     PullRoutes,
+    ImageRoutes,
     NodeLogRoutes,
     DebugRoutes,
     FlagzRoutes,
@@ -357,6 +360,18 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
                 _GET,
                 _by(PullRoutes, PullRoutes.list_pulls),
                 "how far the images are that are being pulled",
+            ),
+            KubeletEndpoint(
+                (klet_v1_images.IMAGES,),
+                _GET,
+                _by(ImageRoutes, ImageRoutes.list_images),
+                "the images of the runtime: size, who uses them, since when they are unused; 503 if it does not answer",
+            ),
+            KubeletEndpoint(
+                (klet_v1_images.IMAGE_GC,),
+                _GET,
+                _by(ImageRoutes, ImageRoutes.preview_collection),
+                "what image garbage collection would remove now, and why it keeps the rest; nothing is removed",
             ),
         ),
     ),

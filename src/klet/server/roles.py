@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from klet.api import klet_v1
+from klet.api.klet_v1_images import ImageGcPreview, NodeImageListing
 from klet.api.pod import Pod
 from klet.model.log_query import LogQuery
 from klet.model.runtime import ContainerId
@@ -40,6 +41,16 @@ class ServedUsage(Protocol):
     async def cadvisor(self) -> Iterator[bytes]: ...
 
     async def resource(self) -> Iterator[bytes]: ...
+
+
+class ServedImages(Protocol):
+    """The images of the runtime; what is asked is read from it now, and raises KletError if it does not answer."""
+
+    async def images(self) -> NodeImageListing: ...
+
+    async def preview(self) -> ImageGcPreview:
+        """Return what image garbage collection would do now; nothing is removed."""
+        ...
 
 
 class ServedJournal(Protocol):

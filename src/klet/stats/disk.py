@@ -121,6 +121,11 @@ class NodeDisk:
         stats = part_stats(layer.used, layer.inodes, on, at=layer.at)
         return RuntimeStats(image_fs=stats, container_fs=stats)
 
+    async def layer_sizes(self) -> Mapping[ContainerId, int]:
+        """Return what each container has written into its root filesystem, as far as the runtime knows."""
+        layers = await self._read_layers()
+        return {id_: layer.used for id_, layer in layers.items() if layer.used is not None}
+
     async def pods(self) -> Mapping[PodUID, PodDisk]:
         running = tuple(pods_with_running_containers(self._pods.pods()))
         targets = {

@@ -141,8 +141,8 @@ def test_warned_of_once(with_file, fields, warning):
         pytest.param(["--experimental-mounter-path=/x"], "--experimental-mounter-path has no effect yet: klet mounts "
                      "by itself", id="a flag without a field"),
         pytest.param(["--boot-id-file=/x"], "--boot-id-file has no effect yet: klet has no cAdvisor", id="cAdvisor"),
-        pytest.param(["--image-gc-low-threshold=50"], "imageGCLowThresholdPercent (--image-gc-low-threshold) has no "
-                     "effect yet: unused images are not removed", id="a flag for a field"),
+        pytest.param(["--registry-burst=50"], "registryBurst (--registry-burst) has no effect yet: pulls are neither "
+                     "counted nor made to wait for one another", id="a flag for a field"),
     ],
 )  # fmt: skip
 def test_flags_warned_of_once(with_file, flags, warning):
@@ -159,7 +159,7 @@ def test_flags_warned_of_once(with_file, flags, warning):
         pytest.param({"featureGates.KubeletPSI": False}, ["--housekeeping-interval=1s", "--runtime-cgroups=/runtime"],
                      id="what the statistics take account of"),
         pytest.param({"serializeImagePulls": False}, [], id="what klet does anyway"),
-        pytest.param({"makeIPTablesUtilChains": False, "imageGCHighThresholdPercent": 100}, [], id="what it lacks"),
+        pytest.param({"makeIPTablesUtilChains": False}, [], id="what it lacks"),
         pytest.param({"featureGates.KubeletPSI": True}, [], id="a gate as it is"),
     ],
 )  # fmt: skip

@@ -40,6 +40,7 @@ NORMAL = """
 WARNING = """
     SystemOOM OOMKilling
     Rebooted CgroupV1 PossibleMemoryBackedVolumesOnDisk ContainerGCFailed CheckLimitsForResolvConf MissingClusterDNS
+    ImageGCFailed FreeDiskSpaceFailed InvalidDiskCapacity
     DNSConfigForming PodFeatureUnsupported FailedNodeDeclaredFeaturesCheck
     Denied CertificateOverdueForRefresh CertificateExpired
     SysctlForbidden NodePorts TaintToleration PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch

@@ -16,8 +16,8 @@ from klet.api.node import (
 from klet.api.times import Time
 from klet.host.addresses import AddressFacts
 from klet.host.machine.info import MachineInfo, SystemVersions
+from klet.model.images import ImageRecord
 from klet.model.unknown import Unknown
-from klet.node.image_list import ImageRecord
 from klet.node.runtime_state import RuntimeHandler, RuntimeReport
 from klet.node.settings import NodeSettings
 from klet.node.status import compose_status, list_images

@@ -12,8 +12,8 @@ from klet.cri.errors import Code, error_for
 from klet.host.addresses import AddressFacts
 from klet.host.errors import HostError
 from klet.host.machine.info import MachineInfo, SystemVersions
+from klet.model.images import ImageRecord
 from klet.model.unknown import Unknown
-from klet.node.image_list import EVERY, ImageList, ImageRecord
 from klet.node.pod_cidrs import PodCidrs, RuntimeCidrs
 from klet.node.runtime_state import RuntimeReport, RuntimeState
 from klet.node.settings import NodeSettings
@@ -142,42 +142,6 @@ def test_a_machine_and_a_system_that_cannot_be_read():
 def test_the_resolver_is_asked_only_if_need_be():
     _, asked, _ = run_virtual(read("1", settings=NodeSettings(name="10.1.1.1")))
     assert asked == [{"name": "10.1.1.1", "prefer": 4, "lookup": False}]
-
-
-class Store:
-    """An image store that can fail."""
-
-    def __init__(self):
-        self.lists = 0
-        self.error = None
-
-    async def list_images(self, _request):
-        self.lists += 1
-        if self.error is not None:
-            raise self.error
-        image = cri.Image(id="i", repo_digests=["r@1"], repo_tags=["r:1"], size=5)
-        return cri.ListImagesResponse(images=[image])
-
-
-def test_images_are_listed_now_and_then():
-    async def run():
-        clock = LoopClock(epoch=EPOCH)
-        store = Store()
-        images = ImageList(images=store, clock=clock)
-        assert images.found == ()
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(images.run())
-            await clock.sleep(EVERY * 2.5)
-            task.cancel()
-        first = images.found
-        store.error = DOWN
-        await images.refresh()
-        return store.lists, first, images.found
-
-    lists, first, second = run_virtual(run())
-    assert lists == 4
-    assert first == (ImageRecord("i", ("r@1",), ("r:1",), 5),)
-    assert second == Unknown(f"error getting image list: {DOWN}")
 
 
 class CidrRuntime:

@@ -33,7 +33,6 @@ from klet.kube.node_informers import NodeInformers, build_informers
 from klet.kube.outages import OutageLogger
 from klet.model.roles import Part, PodSink, Publisher
 from klet.node.addresses import host_ips
-from klet.node.image_list import ImageList
 from klet.node.pod_cidrs import PodCidrs
 from klet.node.registrar import AfterRegistration
 from klet.node.status_inputs import PartReports
@@ -169,14 +168,13 @@ class ClusterParts(Struct, frozen=True, kw_only=True):
 def build_cluster_parts(cluster: Cluster, ports: Ports, agent: Agent) -> ClusterParts:
     """Build the parts of a node that has an API server."""
     clients, informers = cluster.clients, cluster.informers
-    images = ImageList(images=ports.images, clock=ports.clock)
     node = build_node_reporting(
         cluster.reports,
         ReportPorts(
             machine=ports.machine,
             addresses=ports.addresses,
             runtime=ports.runtime,
-            images=images,
+            images=agent.images,
             api=clients.main,
             heartbeat=clients.heartbeat,
             reconnect=clients.heartbeat_transport.reconnect,
@@ -228,4 +226,4 @@ def build_cluster_parts(cluster: Cluster, ports: Ports, agent: Agent) -> Cluster
     if cluster.reports.registers:
         later = (AfterRegistration(parts=later, board=node.board, clock=ports.clock),)
     # One of the parts for drivers ends the agent if it cannot do its work, so it is not within another part.
-    return ClusterParts(parts=(node.reporter, node.startup, images, *drivers, *later), publishers=pods.publishers)
+    return ClusterParts(parts=(node.reporter, node.startup, *drivers, *later), publishers=pods.publishers)

@@ -15,12 +15,15 @@ from klet.cri.calls import IMAGE_SERVICE, RUNTIME_SERVICE
 from klet.cri.client import CriClient
 from klet.cri.connection import open_connection
 from klet.cri.events import CriEvents
+from klet.images.board import ImageBoard
+from klet.images.holds import ImageHolds
+from klet.images.watcher import ImageWatcher, ImageWatchSettings
 from klet.kube.access import ExecPlugin, Login
 from klet.kube.credentials import Credentials
 from klet.model.pods import PodUID
 from klet.node.cgroup_driver import choose_cgroup_driver
-from klet.node.image_list import ImageList
 from klet.node.runtime_state import judge_status
+from klet.pleg.cache import RuntimeCache
 from klet.runtime import labels
 from klet.runtime.reader import PodReader
 from klet.testing.fuzz.target import Flaw
@@ -55,7 +58,7 @@ class RuntimeAsker:
             lambda: reader.owner_of("container-1"),
             lambda: _cgroup_driver(client),
             lambda: client.image_status(cri.ImageStatusRequest(image=cri.ImageSpec(image="i"))),
-            ImageList(images=client, clock=SystemClock()).refresh,
+            _image_watcher(client).look,
             lambda: client.exec(cri.ExecRequest(container_id="container-1")),
             lambda: client.exec_sync(cri.ExecSyncRequest(container_id="container-1", cmd=["true"])),
             lambda: client.image_fs_info(cri.ImageFsInfoRequest()),
@@ -64,6 +67,18 @@ class RuntimeAsker:
 
     async def close(self) -> None:
         await self._stack.aclose()
+
+
+def _image_watcher(client: CriClient) -> ImageWatcher:
+    return ImageWatcher(
+        images=client,
+        runtime=client,
+        seen=RuntimeCache(),
+        board=ImageBoard(),
+        holds=ImageHolds(),
+        settings=ImageWatchSettings(),
+        clock=SystemClock(),
+    )
 
 
 class CredentialAsker:
