@@ -4,12 +4,16 @@ What comes in such a file is not trusted: its members are counted, its documents
 the digest that names it.
 """
 
+import bz2
+import gzip
 import hashlib
+import lzma
 import re
 import tarfile
 import zlib
-from collections.abc import Mapping, Sequence
-from lzma import LZMAError
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import PurePosixPath
 from typing import IO, Final, NoReturn, Protocol, Self, TypeVar, cast
 
@@ -31,6 +35,13 @@ LONGEST_HEADER: Final = 1 << 20
 """Bytes of a header with long names, which are read at once."""
 LONGEST_REST: Final = 64 << 20
 """Bytes of padding after the end of the archive."""
+_COMPRESSIONS: Final[Mapping[bytes, Callable[[BufferedReader], IO[bytes]]]] = {
+    b"\x1f\x8b": lambda source: cast("IO[bytes]", gzip.GzipFile(fileobj=source)),
+    b"BZh": lambda source: cast("IO[bytes]", bz2.BZ2File(source)),
+    b"\xfd7zXZ": lambda source: cast("IO[bytes]", lzma.LZMAFile(source)),  # noqa: SIM115 - who opened the file closes it
+}
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_LONGEST_MAGIC: Final = 6
 _BLOB: Final = re.compile(r"blobs/(sha256)/([0-9a-f]{64})", re.ASCII)
 _NAME: Final = "io.containerd.image.name"
 _REF_NAME: Final = "org.opencontainers.image.ref.name"
@@ -71,25 +82,52 @@ class _DockerImage(Struct, frozen=True, rename="pascal"):
     layers: tuple[str, ...] | None = None
 
 
+def decompressed(source: BufferedReader) -> IO[bytes]:
+    """Return the bytes of a file, decompressed if it is compressed. Raises BadArchive for a form that is not known."""
+    start = source.peek(_LONGEST_MAGIC)[:_LONGEST_MAGIC]
+    if start.startswith(_ZSTD):
+        raise BadArchive("it is compressed with zstd: decompress it first (zstd -d)")
+    for magic, opened in _COMPRESSIONS.items():
+        if start.startswith(magic):
+            return opened(source)
+    return source
+
+
 def read_archive(source: ByteSource, *, base_name: str = "", space: int | None = None) -> ImageArchive:
-    """Read to the end. Raises BadArchive.
+    """Read one that is not compressed (any more), to its end mark. Raises BadArchive.
 
     `base_name` is the repository of images that the archive names by a tag alone. `space` is how many bytes the disk
     has for it.
     """
     reader = _MemberReader(space=space)
+    with (
+        _as_bad_archive(),
+        tarfile.open(fileobj=cast("IO[bytes]", source), mode="r|", bufsize=PIECE, tarinfo=_PlainMember) as archive,
+    ):
+        for member in archive:
+            reader.take(archive, member)
+    return reader.conclude(base_name)
+
+
+def read_rest(source: ByteSource) -> None:
+    """Read what follows an archive: the padding that some programs write. Raises BadArchive."""
+    rest = 0
+    with _as_bad_archive():
+        while piece := source.read(PIECE):
+            rest += len(piece)
+            if rest > LONGEST_REST:
+                raise BadArchive(f"more than {LONGEST_REST} bytes follow the end of the archive")
+
+
+@contextmanager
+def _as_bad_archive() -> Iterator[None]:
+    """Raise what tarfile and the decompressors complain about as BadArchive; errors of the disk stay."""
     try:
-        with tarfile.open(
-            fileobj=cast("IO[bytes]", source), mode="r|*", bufsize=PIECE, tarinfo=_PlainMember
-        ) as archive:
-            for member in archive:
-                reader.take(archive, member)
-    except (tarfile.TarError, EOFError, zlib.error, LZMAError, OSError) as error:
+        yield
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise BadArchive(f"it is no tar archive, or a damaged one: {error}") from error
-    _pass_rest(source)
-    return reader.conclude(base_name)
 
 
 class _PlainMember(tarfile.TarInfo):
@@ -228,12 +266,3 @@ def _decode(text: bytes, kind: type[T], where: str) -> T:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadArchive(f"{where} cannot be read: {error}") from error
-
-
-def _pass_rest(source: ByteSource) -> None:
-    """Read what follows the archive: the padding that some programs write."""
-    rest = 0
-    while piece := source.read(PIECE):
-        rest += len(piece)
-        if rest > LONGEST_REST:
-            raise BadArchive(f"more than {LONGEST_REST} bytes follow the end of the archive")

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Final
 
@@ -17,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from klet.aio.clock import Clock
-from klet.cli.image_archive import BadArchive, ByteSource, ImageArchive, read_archive
+from klet.cli.image_archive import BadArchive, ImageArchive, decompressed, read_archive, read_rest
 from klet.cli.node_runtime import NodeRuntime
 from klet.cli.progress import CommandProgress
 from klet.cri.client import CriClient, connect
@@ -39,7 +40,10 @@ class CannotLoad(KletError):
 
 
 class _PassedOn:
-    """The bytes of an archive on their way to containerd, which are read here too."""
+    """The bytes of an archive on their way to containerd, which are read here too.
+
+    The last piece is held back until the whole is known to be good: without the end mark containerd makes no image.
+    """
 
     def __init__(self, *, source: IO[bytes], sink: IO[bytes], progress: CommandProgress, clock: Clock) -> None:
         self._source = source
@@ -47,12 +51,14 @@ class _PassedOn:
         self._progress = progress
         self._clock = clock
         self._shown = clock.monotonic()
+        self._held = b""
         self.passed = 0
         self.total: int | None = None
 
     def read(self, size: int, /) -> bytes:
         piece = self._source.read(size)
-        self._sink.write(piece)
+        self._sink.write(self._held)
+        self._held = piece
         self.passed += len(piece)
         now = self._clock.monotonic()
         if now - self._shown >= SHOW_EVERY:
@@ -60,6 +66,10 @@ class _PassedOn:
             of = f" of {describe_bytes(self.total)}" if self.total is not None else ""
             self._progress.waiting(f"Loading: {describe_bytes(self.passed)}{of}")
         return piece
+
+    def finish(self) -> None:
+        """Pass the last piece on."""
+        self._sink.write(self._held)
 
 
 class _Target(Struct, frozen=True, kw_only=True):
@@ -101,12 +111,17 @@ def _pass_on(file: str, target: _Target, base_name: str, progress: CommandProgre
     with _opened(file) as source, tempfile.TemporaryFile() as output:
         importer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT)
         assert importer.stdin is not None, "it was asked for"
-        passed_on = _PassedOn(source=source, sink=importer.stdin, progress=progress, clock=clock)
-        passed_on.total = _size_of(source)
         try:
-            archive = _read(passed_on, file, base_name, target.space)
+            plain = decompressed(source)
+            passed_on = _PassedOn(source=plain, sink=importer.stdin, progress=progress, clock=clock)
+            passed_on.total = _size_of(source) if plain is source else None
+            archive = read_archive(passed_on, base_name=base_name, space=target.space)
+            read_rest(plain)
+            passed_on.finish()
             importer.stdin.close()
             code = importer.wait()
+        except BadArchive as error:
+            raise CannotLoad(f"{file}: {error}") from error
         except BrokenPipeError:
             code = importer.wait()
             archive = None
@@ -125,19 +140,13 @@ def _pass_on(file: str, target: _Target, base_name: str, progress: CommandProgre
         return archive
 
 
-def _read(source: ByteSource, file: str, base_name: str, space: int | None) -> ImageArchive:
-    try:
-        return read_archive(source, base_name=base_name, space=space)
-    except BadArchive as error:
-        raise CannotLoad(f"{file}: {error}") from error
-
-
 @contextlib.contextmanager
-def _opened(file: str) -> Iterator[IO[bytes]]:
+def _opened(file: str) -> Iterator[BufferedReader]:
     if file == STANDARD_INPUT:
         if sys.stdin.isatty():
             raise CannotLoad("standard input is a terminal: pipe an archive into it, or name a file")
-        yield sys.stdin.buffer
+        with os.fdopen(os.dup(sys.stdin.fileno()), "rb") as stream:
+            yield stream
         return
     path = Path(file)
     try:
@@ -201,14 +210,13 @@ async def _free_space(cri: CriClient) -> int | None:
     return None
 
 
-async def _until_visible(cri: CriClient, archive: ImageArchive, clock: Clock) -> None:
+async def _until_visible(runtime: NodeRuntime, archive: ImageArchive, clock: Clock) -> None:
     """Wait until the CRI shows the images: it learns of them by an event."""
     began = clock.monotonic()
-    for name in archive.names:
-        request = pb.ImageStatusRequest(image=pb.ImageSpec(image=name))
-        while not (await cri.image_status(request)).image.id:
-            if clock.monotonic() - began > VISIBLE_DEADLINE.total_seconds():
-                raise CannotLoad(
-                    f"containerd took {name} and its CRI plugin does not show it: is it for this platform?"
-                )
-            await clock.sleep(POLL)
+    async with _connect(runtime) as cri:
+        for name in archive.names:
+            request = pb.ImageStatusRequest(image=pb.ImageSpec(image=name))
+            while not (await cri.image_status(request)).image.id:
+                if clock.monotonic() - began > VISIBLE_DEADLINE.total_seconds():
+                    raise CannotLoad(f"containerd took {name}, and the CRI does not show it: is it for this platform?")
+                await clock.sleep(POLL)

@@ -3,8 +3,10 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -52,6 +54,28 @@ class HeldRegistry:
         """Send what is held."""
         for _, released in self._held.values():
             released.set()
+
+    @contextmanager
+    def serve_in_thread(self) -> Iterator[Callable[[], object]]:
+        """Answer in a thread, for tests without a loop. Yield what releases the blobs that are held."""
+        ready, ends = threading.Event(), list[Callable[[], object]]()
+
+        async def serve() -> None:
+            loop, end = asyncio.get_running_loop(), asyncio.Event()
+            async with self.serve():
+                ends.extend(partial(loop.call_soon_threadsafe, each) for each in (end.set, self.release))
+                ready.set()
+                await end.wait()
+
+        thread = threading.Thread(target=lambda: asyncio.run(serve()), name="registry")
+        thread.start()
+        ready.wait()
+        end, release = ends
+        try:
+            yield release
+        finally:
+            end()
+            thread.join()
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator["HeldRegistry"]:

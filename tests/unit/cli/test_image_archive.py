@@ -15,8 +15,10 @@ from klet.cli.image_archive import (
     LONGEST_HEADER,
     LONGEST_REST,
     BadArchive,
+    decompressed,
     full_name,
     read_archive,
+    read_rest,
 )
 from klet.host.images import ImageConfig, build_image, file
 
@@ -57,7 +59,10 @@ FULL = "io.containerd.image.name"
 
 
 def read(data, **more):
-    return read_archive(io.BytesIO(data), **more)
+    source = decompressed(io.BufferedReader(io.BytesIO(data)))
+    found = read_archive(source, **more)
+    read_rest(source)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -130,7 +135,7 @@ def long_header():
     [
         pytest.param(b"", "no tar archive", id="nothing"),
         pytest.param(b"no archive at all" * 100, "no tar archive", id="text"),
-        pytest.param(gzip.compress(BUILT)[:-200], "not in the archive", id="a compressed one that ends early"),
+        pytest.param(gzip.compress(BUILT)[:-200], "no tar archive", id="a compressed one that ends early"),
         pytest.param(BUILT[:6000], "no tar archive", id="one that ends early"),
         pytest.param(gzip.compress(b"x" * 5000), "no tar archive", id="something else, compressed"),
         pytest.param(tar(("x", b"")), "neither index.json nor manifest.json", id="another archive"),
@@ -153,6 +158,9 @@ def long_header():
         pytest.param(tar(special(tarfile.FIFOTYPE)), "neither a file nor a directory", id="a pipe"),
         pytest.param(tar(special(tarfile.GNUTYPE_SPARSE)), "sparse file", id="a sparse file"),
         pytest.param(sparse(), "sparse file", id="a sparse file in the newer form"),
+        pytest.param(
+            b"\x28\xb5\x2f\xfd" + b"x" * 100, "compressed with zstd", id="a form of compression that is not known"
+        ),
         pytest.param(long_header(), f"may have {LONGEST_HEADER}", id="a header without an end"),
     ],
 )
@@ -183,8 +191,9 @@ class Endless:
 
 def test_what_follows_without_an_end_is_refused():
     source = Endless(BUILT)
+    assert read_archive(source).names == ("klet.local/app:1",)
     with pytest.raises(BadArchive, match="follow the end"):
-        read_archive(source)
+        read_rest(source)
     assert source.given < LONGEST_REST + (4 << 20)
 
 
