@@ -1,6 +1,7 @@
 import pytest
 
 from klet.cri.errors import Unimplemented
+from klet.images.sandbox_image import parse_sandbox_image
 from klet.wire import cri_v1_pb2 as pb
 
 
@@ -24,6 +25,7 @@ async def test_runtime_and_network_are_ready(bench):
 async def test_a_verbose_status_has_the_configuration(bench):
     answer = await bench.client.status(pb.StatusRequest(verbose=True))
     assert "containerd" in answer.info["config"]
+    assert "/pause:" in parse_sandbox_image(answer)
 
 
 async def test_the_runtime_takes_a_pod_cidr(bench):

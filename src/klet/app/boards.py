@@ -8,6 +8,7 @@ from klet.app.settings import AgentSettings
 from klet.images.board import ImageBoard
 from klet.images.holds import ImageHolds
 from klet.images.pull_backoff import PullBackoff
+from klet.images.pull_queue import PullQueue
 from klet.images.running_pulls import RunningPulls
 from klet.metrics import MetricRegistry
 from klet.model.pods import PodUID
@@ -29,6 +30,7 @@ class Boards(Struct, frozen=True, kw_only=True):
     statuses: StatusBoard
     backoff: CrashBackoff
     pulls: PullBackoff
+    pull_queue: PullQueue
     stopping_pods: StoppingPods
     turns: StartTurns
     allocations: AllocationBook = field(default_factory=AllocationBook)
@@ -61,6 +63,7 @@ def build_boards(settings: AgentSettings, saved: SavedState, clock: Clock, metri
         statuses=StatusBoard(clock=clock, restored=saved.statuses),
         backoff=CrashBackoff(limits=settings.crash_backoff, restored=saved.delays),
         pulls=PullBackoff(restored=saved.pulls),
+        pull_queue=PullQueue(at_once=settings.images.at_once),
         stopping_pods=stopping_pods,
         metrics=metrics,
         turns=StartTurns(at_once=settings.parallel_starts, stopping_pods=stopping_pods, clock=clock),

@@ -47,6 +47,7 @@ from klet.host.socket_watch import watch_sockets
 from klet.host.subordinate_ids import read_granted_ids
 from klet.host.usage_host import UsageHost
 from klet.images.node_logins import NodeLoginFiles
+from klet.images.pulled.files import PullFileDirectories
 from klet.journal.store import Journal
 from klet.logs.rotated_files import RotatedLogFiles
 from klet.logs.termination_files import TerminationFileReader
@@ -213,6 +214,7 @@ async def open_ports(
     termination_threads = Threads(limit=DEAD_DISK_THREADS, name="klet-termination-files")
     volume_threads = Threads(limit=VOLUME_THREADS, name="klet-volumes")
     meter_threads = Threads(limit=METER_THREADS, name="klet-disk-usage")
+    pull_threads = Threads(limit=1, name="klet-pull-records")
     quotas = open_quotas(settings, volume_threads, clock)
     rotated_logs = RotatedLogFiles(workers=settings.log_rotation.workers)
     machine = base.machine.info()
@@ -272,6 +274,7 @@ async def open_ports(
                 clock=clock,
             ),
             node_logins=NodeLoginFiles(root=settings.root, home=_find_home(), threads=threads, clock=clock),
+            pull_files=PullFileDirectories(root=settings.root / "image_manager", threads=pull_threads),
             saved_state=left.saved,
             saved_state_store=left.store,
             reboot=left.reboot,
@@ -287,6 +290,7 @@ async def open_ports(
         if kernel_log is not None:
             kernel_log.close()
         rotated_logs.close()
+        pull_threads.close()
         meter_threads.close()
         volume_threads.close()
         termination_threads.close()

@@ -22,6 +22,7 @@ from klet.host.http_client import HttpClient
 from klet.host.machine.cache import FactReader, MachineCache
 from klet.host.socket_watch import SocketChange
 from klet.images.pull_secrets import NodeLogins
+from klet.images.pulled.files import PullFiles
 from klet.journal.store import Journal
 from klet.logs.rotation import RotatableLogs
 from klet.metrics import AgentMetrics
@@ -216,6 +217,8 @@ class Ports(Struct, frozen=True, kw_only=True):
     containers: ContainerPorts
     volumes: NodeVolumes
     node_logins: NodeLogins
+    pull_files: PullFiles
+    """The records of pulled images."""
     saved_state: SavedState
     """What a previous run of the agent left."""
     saved_state_store: SavedStateStore

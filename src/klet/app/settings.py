@@ -30,6 +30,8 @@ from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.host.cgroups.resources import DEFAULT_PERIOD
 from klet.host.machine.info import MachineInfo
 from klet.images.gc_plan import ImageGcPolicy
+from klet.images.pulled.verification import build_rules
+from klet.images.settings import ImageSettings, choose_limits, choose_pulls_at_once
 from klet.logs.rotation import LogRotationSettings
 from klet.model.features import DEFAULT_FEATURES, PodFeatures
 from klet.model.pod_resources import MEMORY
@@ -103,6 +105,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """What the node declares that it can do; None: it declares nothing, and pods are not checked for it."""
     own_ports: tuple[ContainerPort, ...] = ()
     """Where the agent listens, as host ports: no pod may have them."""
+    images: ImageSettings = ImageSettings()
     has_image_volumes: bool = True
     volume_labels: LabelRules = LabelRules()
     flex_drivers: Path = Path("/nonexistent")
@@ -204,6 +207,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         allowed_sysctls=tuple(normalize_sysctl(each) for each in config.allowed_unsafe_sysctls),
         declared_features=cut_declared_features(given),
         own_ports=cut_own_ports(config),
+        images=cut_image_settings(given),
         has_image_volumes=given.gates.enabled("ImageVolume"),
         volume_labels=LabelRules(
             is_on=machine.has_selinux and given.gates.enabled("SELinuxMountReadWriteOncePod"),
@@ -227,6 +231,20 @@ def cut_validation_options(given: Settings) -> PodValidationOptions:
         user_namespaces_host_network=given.gates.enabled("UserNamespacesHostNetworkSupport"),
         restart_all_containers=given.gates.enabled("RestartAllContainersOnContainerExits"),
         taint_comparisons=given.gates.enabled("TaintTolerationComparisonOperators"),
+    )
+
+
+def cut_image_settings(given: Settings) -> ImageSettings:
+    """Return how images are pulled, and who may use them."""
+    config = given.config
+    has_rules = given.gates.enabled("KubeletEnsureSecretPulledImages")
+    policy = config.image_pull_credentials_verification_policy
+    return ImageSettings(
+        at_once=choose_pulls_at_once(is_serial=config.serialize_image_pulls, most=config.max_parallel_image_pulls),
+        pull_qps=config.registry_pull_qps,
+        pull_burst=config.registry_burst,
+        rules=build_rules(policy, config.preloaded_images_verification_allowlist) if has_rules else None,
+        limits=choose_limits(max_pods=config.max_pods, most_pulls=config.max_parallel_image_pulls),
     )
 
 

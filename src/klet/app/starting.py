@@ -1,4 +1,4 @@
-"""What starts pods (sandboxes, images, containers and their hooks) and the plugin manager, wired."""
+"""What starts pods (sandboxes, containers and their hooks) and the plugin manager, wired."""
 
 from collections.abc import Callable
 
@@ -7,12 +7,6 @@ from msgspec import Struct
 from klet.app.boards import Boards
 from klet.app.ports import ContainerPorts, Ports
 from klet.app.settings import AgentSettings
-from klet.images.gc import ImageGc, ImageRemover
-from klet.images.held import HeldImages
-from klet.images.manager import ImageManager, RegistryLogins
-from klet.images.metrics import register_image_gc, register_images
-from klet.images.running_pulls import NotedImages
-from klet.images.watcher import ImageWatcher, ImageWatchSettings
 from klet.model.roles import Part
 from klet.node.addresses import prefers_ipv6
 from klet.plugins.boards import DesiredPlugins, RegisteredPlugins
@@ -36,7 +30,6 @@ from klet.runtime.reader import PodReader
 from klet.runtime.removals import PodRemovals, StateSaver
 from klet.runtime.sandboxes import SandboxMaker, SandboxSources
 from klet.runtime.starter import ContainerStarter
-from klet.stats.disk import NodeDisk
 from klet.status.restarts import KnownRestarts
 
 
@@ -94,62 +87,6 @@ def build_runtime_parts(
             metrics=register_containers(boards.metrics),
         ),
     )
-
-
-class ImageParts(Struct, frozen=True, kw_only=True):
-    """What gets images onto the node, looks at them, and removes them."""
-
-    ensurer: HeldImages
-    watcher: ImageWatcher
-    gc: ImageGc
-
-
-def build_images(
-    ports: Ports, settings: AgentSettings, boards: Boards, *, logins: RegistryLogins, disk: NodeDisk
-) -> ImageParts:
-    """Build the image manager, and image garbage collection."""
-    manager = ImageManager(
-        images=NotedImages(inner=ports.images, board=boards.running_pulls, clock=ports.clock),
-        logins=logins,
-        backoff=boards.pulls,
-        stopping_pods=boards.stopping_pods,
-        recorder=ports.recorder,
-        clock=ports.clock,
-        metrics=register_images(boards.metrics),
-        times=boards.pull_times,
-    )
-    watcher = ImageWatcher(
-        images=ports.images,
-        runtime=ports.runtime,
-        seen=boards.cache,
-        board=boards.images,
-        holds=boards.image_holds,
-        settings=ImageWatchSettings(
-            by_handler=settings.sandbox.names_image_handlers, has_volumes=settings.has_image_volumes
-        ),
-        clock=ports.clock,
-    )
-    remover = ImageRemover(
-        images=ports.images,
-        board=boards.images,
-        holds=boards.image_holds,
-        keepers=(manager,),
-        recorder=ports.recorder,
-        collected=register_image_gc(boards.metrics),
-        clock=ports.clock,
-    )
-    gc = ImageGc(
-        watcher=watcher,
-        remover=remover,
-        disk=disk,
-        recorder=ports.recorder,
-        clock=ports.clock,
-        policy=settings.image_gc,
-    )
-    ensurer = HeldImages(
-        images=manager, holds=boards.image_holds, stopping_pods=boards.stopping_pods, clock=ports.clock
-    )
-    return ImageParts(ensurer=ensurer, watcher=watcher, gc=gc)
 
 
 def _build_sandboxes(ports: Ports, settings: AgentSettings, boards: Boards, volumes: MountableVolumes) -> SandboxMaker:

@@ -10,14 +10,15 @@ from klet.admission.verdicts import AdmitHandler
 from klet.allocation.book import AllocationBook
 from klet.api.quantity import ZERO
 from klet.app.boards import Boards, build_boards, remembered_pods
+from klet.app.image_collection import build_image_collection
+from klet.app.images import build_images
 from klet.app.metrics import register_features, register_node_name
 from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
-from klet.app.starting import build_images, build_plugin_manager, build_runtime_parts
+from klet.app.starting import build_plugin_manager, build_runtime_parts
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.images.board import ImageBoard
 from klet.images.pull_meter import PullMeter
-from klet.images.pull_secrets import PullSecrets
 from klet.images.views import ImageViews
 from klet.logs.rotation import LogManager
 from klet.metrics import AgentMetrics
@@ -119,7 +120,6 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     register_features(boards.metrics, settings.gates)
     register_contact(boards.metrics, ports.contact)
     manager, volumes = _build_volumes(ports, settings, boards)
-    pull_secrets = PullSecrets(secrets=ports.volumes.objects, node=ports.node_logins)
     walker = DiskWalker(meter=ports.disk, durations=register_volume_durations(boards.metrics), clock=ports.clock)
     disk = NodeDisk(
         runtime=ports.runtime,
@@ -131,7 +131,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         settings=DiskSettings(root=settings.root, volume_period=settings.volume_stats_period),
         clock=ports.clock,
     )
-    images = build_images(ports, settings, boards, logins=pull_secrets, disk=disk)
+    images = build_images(ports, settings, boards)
+    collection = build_image_collection(ports, settings, boards, images, disk)
     saved_state = SavedStateKeeper(
         store=ports.saved_state_store,
         statuses=boards.statuses,
@@ -139,7 +140,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         pulls=boards.pulls,
         clock=ports.clock,
     )
-    parts = build_runtime_parts(ports, settings, boards, volumes=volumes, images=images.ensurer, state=saved_state)
+    parts = build_runtime_parts(ports, settings, boards, volumes=volumes, images=collection.ensurer, state=saved_state)
     killer = parts.killer
     pleg = Pleg(
         reader=parts.reader,
@@ -179,7 +180,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
                 cgroups,
                 DirectoryStep(directories=host_resources, recorder=ports.recorder),
                 VolumeStep(volumes=volumes, held=host_resources, recorder=ports.recorder),
-                PullSecretStep(pull_secrets=pull_secrets, recorder=ports.recorder),
+                PullSecretStep(pull_secrets=images.pull_secrets, recorder=ports.recorder),
             ),
             stopping_pods=boards.stopping_pods,
             durations=register_preparation(boards.metrics),
@@ -279,12 +280,20 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         metrics=register_startups(boards.metrics),
         clock=ports.clock,
     )
-    image_gc = (images.gc,) if settings.image_gc.is_periodic else ()
     # Parts that need the runtime belong here: one that comes late holds up nothing else.
     after_contact = AfterFirstContact(
         contact=ports.contact,
         prepare=ports.prepare_runtime,
-        parts=(pleg, housekeeping, gc, *image_gc, walker, *logs, *build_plugin_manager(ports, boards)),
+        parts=(
+            pleg,
+            housekeeping,
+            gc,
+            walker,
+            *images.parts,
+            *collection.parts,
+            *logs,
+            *build_plugin_manager(ports, boards),
+        ),
     )
     return Agent(
         parts=(
@@ -293,7 +302,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
             checks,
             manager,
             keeper,
-            images.watcher,
+            collection.watcher,
             *flex,
             workers,
             probes,
@@ -319,7 +328,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         disk=disk,
         pulls=PullMeter(pulls=boards.running_pulls, content=ports.content, clock=ports.clock),
         images=boards.images,
-        image_views=ImageViews(watcher=images.watcher, gc=images.gc, disk=disk, clock=ports.clock),
+        image_views=collection.views,
     )
 
 

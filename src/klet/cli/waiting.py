@@ -277,7 +277,7 @@ def milestone_of(pull: PullEntry) -> str:
 def brief_line(record: CauseRecord) -> str | None:
     """Return the decision in a few words, or None if it only matters to those who look closely."""
     container, decision = record.subject.container, record.decision
-    if decision == Reason.PULLING:
+    if decision in {Reason.PULLING, Reason.PULL_WAITS}:
         return f'container "{container}": {record.message[:1].lower()}{record.message[1:]}'
     if decision == Reason.STARTED:
         return f'container "{container}" started'

@@ -33,7 +33,7 @@ from klet.config.open_defaults import refuse_open_defaults
 from klet.config.start_checks import check_given_files, check_start
 from klet.config.unusable import describe_makeshifts, find_unusable_values
 from klet.config.validation import PREFIX, validate_configuration
-from klet.config.without_effect import describe_without_effect, refuse_unkept_policy
+from klet.config.without_effect import describe_without_effect
 from klet.version import KUBELET_VERSION
 
 
@@ -125,7 +125,6 @@ def _check_settings(loaded: _Loaded, parsed: ParsedFlags, flags: KubeletFlags, s
     with suffixed(f", path: {where}"):
         check_start(config, flags, gates)
         check_given_files(config, flags, surroundings.read_file)
-        refuse_unkept_policy(config, gates)
     klet = _load_klet(parsed, flags, surroundings)
     with suffixed(f", path: {where}"):
         refuse_open_defaults(config, loaded.asked, is_standalone=flags.is_standalone)

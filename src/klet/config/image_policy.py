@@ -9,7 +9,8 @@ from klet.config.gates import FeatureGates
 
 ALLOWLISTED: Final = "NeverVerifyAllowlistedImages"
 NEVER_VERIFY: Final = "NeverVerify"
-POLICIES: Final = (NEVER_VERIFY, "NeverVerifyPreloadedImages", ALLOWLISTED, "AlwaysVerify")
+ALWAYS_VERIFY: Final = "AlwaysVerify"
+POLICIES: Final = (NEVER_VERIFY, "NeverVerifyPreloadedImages", ALLOWLISTED, ALWAYS_VERIFY)
 
 _DOMAIN: Final = re.compile(
     r"(?P<host>[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])"

@@ -12,14 +12,10 @@ from msgspec import Struct
 from klet.config.configuration import KubeletConfiguration
 from klet.config.configuration_flags import get_field
 from klet.config.defaults import DEFAULT_EVICTION_HARD, default_configuration
-from klet.config.errors import ConfigError
 from klet.config.flags import IGNORED_SECTION, KUBELET_FLAGS, KubeletFlags
 from klet.config.flagvalues import FlagValue
 from klet.config.gates import KNOWN_GATES, FeatureGates
-from klet.config.image_policy import NEVER_VERIFY
 from klet.config.unusable import named
-
-POLICY: Final = "imagePullCredentialsVerificationPolicy"
 
 
 def _names(text: str) -> frozenset[str]:
@@ -45,8 +41,6 @@ _TOPOLOGY: Final = "there is no topology manager"
 _ENFORCED: Final = "no cgroup enforces reservations"
 _REPORTED: Final = "it only lowers what the Node reports as allocatable: no cgroup keeps pods from using it"
 _SHUTDOWN: Final = "pods are not stopped in order when the machine shuts down"
-_PULLS: Final = "pulls are neither counted nor made to wait for one another"
-_UNCHECKED: Final = "an image that is present is used without a check of the pod's credentials"
 _JSON: Final = "klet speaks JSON to the API server: it is decoded in a third of the time that protobuf takes"
 _IPTABLES: Final = "klet makes no rules of iptables"
 _PROVIDERS: Final = "credential providers are not run: images are pulled with Secrets and the node's own logins"
@@ -86,12 +80,6 @@ FIELDS: Final = (
     Row("iptablesMasqueradeBit", _UPSTREAM),
     Row("iptablesDropBit", _UPSTREAM),
     Row("kernelMemcgNotification", _EVICTION),
-    Row("registryPullQPS", _PULLS, honoured=0),
-    Row("registryBurst", _PULLS),
-    Row("serializeImagePulls", _PULLS, honoured=False),
-    Row("maxParallelImagePulls", _PULLS),
-    Row(POLICY, _UNCHECKED, honoured=NEVER_VERIFY),
-    Row("preloadedImagesVerificationAllowlist", _UNCHECKED),
     Row(
         "evictionHard",
         f"{_EVICTION}: it only lowers what the Node reports as allocatable",
@@ -150,14 +138,8 @@ def describe_without_effect(
     default = default_configuration(gates)
     for row in FIELDS:
         value = get_field(config, row.name)
-        if row.name != POLICY and value not in (get_field(default, row.name), row.honoured):
+        if value not in (get_field(default, row.name), row.honoured):
             yield _warn(named(row.name), row)
-    if config.image_pull_credentials_verification_policy not in ("", NEVER_VERIFY):
-        policy = config.image_pull_credentials_verification_policy
-        yield (
-            f"{POLICY} {policy} is not built yet: {_UNCHECKED}, so that every pod of this node can run every image on "
-            f"it; have pods pull with imagePullPolicy Always, or write {NEVER_VERIFY} if that is meant"
-        )
     for row in FLAGS:
         if row.name in given and given[row.name] != _default_of(row.name):
             yield _warn(f"--{row.name}", row)
@@ -165,16 +147,6 @@ def describe_without_effect(
     if moved:
         shown = ", ".join(f"{name}={str(gates.enabled(name)).lower()}" for name in moved)
         yield f"{named('featureGates')}: klet does not ask about these gates yet: {shown}"
-
-
-def refuse_unkept_policy(config: KubeletConfiguration, gates: FeatureGates) -> None:
-    """Raise ConfigError if the settings rely on a check of image credentials that klet does not make."""
-    policy = config.image_pull_credentials_verification_policy
-    if policy not in ("", NEVER_VERIFY, default_configuration(gates).image_pull_credentials_verification_policy):
-        raise ConfigError(
-            f"{POLICY} {policy} is not built yet: {_UNCHECKED}. Leave the field out and have pods pull with "
-            f"imagePullPolicy Always, or write {NEVER_VERIFY}"
-        )
 
 
 def _warn(name: str, row: Row) -> str:

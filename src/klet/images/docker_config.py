@@ -27,11 +27,14 @@ class RegistryLogin(HidesFields, frozen=True):
 
     username: str
     password: str
+    email: str = ""
+    """Registries are not given it; it tells one login from another, as upstream's."""
 
 
 class _Entry(msgspec.Struct, frozen=True):
     username: str | None = None
     password: str | None = None
+    email: str | None = None
     auth: str | None = None
 
 
@@ -66,12 +69,13 @@ def _read_entries(entries: Mapping[str, _Entry | None] | None) -> Mapping[str, R
 
 
 def _read_entry(entry: _Entry) -> RegistryLogin:
+    email = entry.email or ""
     if not entry.auth:
-        return RegistryLogin(entry.username or "", entry.password or "")
+        return RegistryLogin(entry.username or "", entry.password or "", email)
     username, colon, password = _decode(entry.auth).partition(":")
     if not colon:
         raise BadDockerConfig("unable to parse auth field, must be formatted as base64(username:password)")
-    return RegistryLogin(username, password)
+    return RegistryLogin(username, password, email)
 
 
 def _decode(text: str) -> str:

@@ -1,7 +1,7 @@
 """Removes images that nothing uses (image garbage collection): for their age, and when their disk is nearly full."""
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -29,7 +29,7 @@ from klet.images.watcher import ImageWatcher
 from klet.metrics import Counter
 from klet.model.causes import CauseRecorder, Measurement
 from klet.model.error_text import join_errors
-from klet.model.images import ImageKey, ImageRecordKeeper
+from klet.model.images import ImageKey
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.runtime import ContainerId
@@ -63,6 +63,14 @@ class ImageDiskReader(Protocol):
         ...
 
 
+class PulledImageRecords(Protocol):
+    """Records of pulled images."""
+
+    async def prune(self, *, remaining: Collection[str], before: datetime) -> None:
+        """Remove the records of other images that are older than an instant."""
+        ...
+
+
 class ImageRemover:
     """Removes one image, unless a pod is about to use it."""
 
@@ -72,7 +80,7 @@ class ImageRemover:
         images: ImageDelete,
         board: ImageBoard,
         holds: ImageHolds,
-        keepers: Sequence[ImageRecordKeeper],
+        forget: Callable[[str], None],
         recorder: CauseRecorder,
         collected: Counter,
         clock: Clock,
@@ -80,17 +88,13 @@ class ImageRemover:
         self._images = images
         self._board = board
         self._holds = holds
-        self._keepers = keepers
+        self._forget = forget
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._collected = collected
         self._clock = clock
 
     async def remove(self, known: KnownImage, *, reason: ImageFateReason) -> bool:
-        """Remove it; return False if a pod has asked for it since the plan was made. Raises CriError.
-
-        What is kept for it goes afterwards: a record without an image says who may use an image that is not there, but
-        an image without its record would be anybody's.
-        """
+        """Remove it; return False if a pod has asked for it since the plan was made. Raises CriError."""
         image = known.image
         with self._holds.removing(image.id) as is_free:
             if not is_free:
@@ -98,16 +102,10 @@ class ImageRemover:
             spec = cri.ImageSpec(image=image.id, runtime_handler=image.handler)
             await self._images.remove_image(cri.RemoveImageRequest(image=spec))
             self._board.remove(image.key)
-            for keeper in self._keepers:
-                await keeper.image_removed(image.id)
+            self._forget(image.id)
         self._collected.add(reason)
         self._record(known, reason)
         return True
-
-    async def settle(self, images: Collection[str], *, before: datetime) -> None:
-        """Drop what is kept for images that are gone, whoever removed them; these are what the runtime had then."""
-        for keeper in self._keepers:
-            await keeper.keep_images(images, before=before)
 
     def _record(self, known: KnownImage, reason: ImageFateReason) -> None:
         image = known.image
@@ -136,6 +134,7 @@ class ImageGc:
         *,
         watcher: ImageWatcher,
         remover: ImageRemover,
+        records: PulledImageRecords | None,
         disk: ImageDiskReader,
         recorder: CauseRecorder,
         clock: Clock,
@@ -143,6 +142,7 @@ class ImageGc:
     ) -> None:
         self._watcher = watcher
         self._remover = remover
+        self._records = records
         self._disk = disk
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
@@ -181,19 +181,19 @@ class ImageGc:
         images = await self._watcher.look()
         done = await self._remove_old(images, now)
         space = await self._read_space()
-        if to_free := compute_bytes_to_free(space, self._policy):
-            left = [known for known in images if known.image.key not in done.gone]
-            for_space = await self._free_space(left, now, to_free)
-            done.gone |= for_space.gone
-            if for_space.freed < to_free and not await self._is_at_low_mark():
-                await self._report_full(space, for_space, to_free)
-        await self._settle(images, done, before=began)
+        to_free = compute_bytes_to_free(space, self._policy)
+        left = [known for known in images if known.image.key not in done.gone]
+        for_space = await self._free_space(left, now, to_free)
+        done.gone |= for_space.gone
+        await self._prune_records(images, done, before=began)
+        if for_space.freed < to_free and not await self._is_at_low_mark():
+            await self._report_full(space, for_space, to_free)
 
     async def delete_unused(self) -> None:
         """Remove every image that may go, to save pods from eviction (DeleteUnusedImages). Raises KletError."""
         began, now = self._clock.now(), self._clock.monotonic()
         images = await self._watcher.look()
-        await self._settle(images, await self._free_space(images, now, ALL), before=began)
+        await self._prune_records(images, await self._free_space(images, now, ALL), before=began)
 
     async def _remove_old(self, images: Sequence[KnownImage], now: float) -> _Removals:
         done = _Removals()
@@ -239,11 +239,17 @@ class ImageGc:
         done.gone.add(known.image.key)
         return True
 
-    async def _settle(self, images: Sequence[KnownImage], done: _Removals, *, before: datetime) -> None:
+    async def _prune_records(self, images: Sequence[KnownImage], done: _Removals, *, before: datetime) -> None:
+        """Drop the records of images that are gone, whoever removed them and when.
+
+        Never before the image: an image without its record would be anybody's. An agent that is killed in between
+        leaves a record, which the next collection drops. What was pulled since this one began has a newer record;
+        records have whole seconds.
+        """
         there = frozenset(known.image.id for known in images if known.image.key not in done.gone)
         # A runtime that shows nothing at all may just have started; records that are dropped then do not come back.
-        if images:
-            await self._remover.settle(there, before=before)
+        if images and self._records is not None:
+            await self._records.prune(remaining=there, before=before.replace(microsecond=0))
 
     async def _read_space(self) -> DiskSpace:
         space = as_disk_space(await self._disk.image_fs())

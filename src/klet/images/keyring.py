@@ -3,12 +3,14 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
-from klet.images.docker_config import RegistryLogin
+from klet.images.sources import SourcedLogin
+
+T = TypeVar("T")
 
 DEFAULT_REGISTRY: Final = "index.docker.io"
 _DEFAULT_NAMES: Final = frozenset({"docker.io", DEFAULT_REGISTRY})
@@ -20,7 +22,7 @@ _PORT: Final = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::\d*)?")
 class FittingLogins(Struct, frozen=True):
     """The logins to try for one image."""
 
-    logins: tuple[RegistryLogin, ...] = ()
+    logins: tuple[SourcedLogin, ...] = ()
     """To be tried in this order."""
     missing: tuple[str, ...] = ()
     """The pull secrets that cannot be read: one of them might fit."""
@@ -34,11 +36,11 @@ class RegistryLocation(NamedTuple):
     path: str
 
 
-class Keyring:
+class Keyring(Generic[T]):
     """Logins by registry. Those of the same registry keep the order in which they were given."""
 
-    def __init__(self, documents: Iterable[Mapping[str, RegistryLogin]]) -> None:
-        logins: dict[str, list[RegistryLogin]] = {}
+    def __init__(self, documents: Iterable[Mapping[str, T]]) -> None:
+        logins: dict[str, list[T]] = {}
         for document in documents:
             for location, login in document.items():
                 if (key := key_of(location)) is not None:
@@ -46,7 +48,7 @@ class Keyring:
         # Longer names sort behind their beginnings, so that in reverse the more specific comes first.
         self._logins = {key: tuple(logins[key]) for key in sorted(logins, reverse=True)}
 
-    def find(self, repository: str) -> Sequence[RegistryLogin]:
+    def find(self, repository: str) -> Sequence[T]:
         """Return the logins for a repository, to be tried in this order."""
         found = [login for key, logins in self._logins.items() if matches(key, repository) for login in logins]
         if not found and is_on_default_registry(repository):

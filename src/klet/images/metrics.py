@@ -1,11 +1,17 @@
-"""Metrics of images: what containers ask for, and how long pulls take."""
+"""Metrics of images: what containers ask for, how long pulls take, and the records of them."""
 
 from bisect import bisect_left
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
 
-from klet.metrics import Counter, Histogram, Label, MetricRegistry
+from klet.images.pull_queue import PullQueue
+from klet.images.pulled.files import PullDirectory
+from klet.images.pulled.store import PullRecordStore
+from klet.images.pulled.verification import Check
+from klet.images.settings import RecordLimits
+from klet.metrics import Counter, Histogram, Label, MetricRegistry, Reading
 
 _MB: Final = 1024 * 1024
 _GB: Final = 1024 * _MB
@@ -30,10 +36,11 @@ _ANSWERS: Final = frozenset(_WORDS.values())
 
 
 class ImageMetrics(Struct, frozen=True, kw_only=True):
-    """Images that containers asked for, and pulls."""
+    """Images that containers asked for, pulls, and checks of pods that use an image without one."""
 
     requests: Counter
     pulls: Histogram
+    checks: Counter
 
     def note_request(self, policy: str, *, is_present: bool | None, needs_pull: bool | None) -> None:
         self.requests.add(policy.lower(), _WORDS[is_present], _WORDS[needs_pull])
@@ -56,6 +63,11 @@ def register_images(registry: MetricRegistry) -> ImageMetrics:
             _PULL_BOUNDS,
             (Label("image_size_in_bytes", frozenset({_UNKNOWN, _LARGEST, *(name for _, name in _SIZES)})),),
         ),
+        checks=registry.counter(
+            "kubelet_imagemanager_image_mustpull_checks_total",
+            "Checks whether a pod must pull an image that is there, by their outcome.",
+            (Label("result", frozenset(Check)),),
+        ),
     )
 
 
@@ -66,6 +78,36 @@ def register_image_gc(registry: MetricRegistry) -> Counter:
         "Images that garbage collection has removed, for their age or to free disk space.",
         (Label("reason", frozenset({"age", "space"})),),
     )
+
+
+def register_pull_queue(registry: MetricRegistry, queue: PullQueue) -> None:
+    """Show how many pulls run and wait."""
+    registry.computed(
+        "klet_image_pulls",
+        "Image pulls of pods: those that run, and those that wait for their turn.",
+        lambda: {("running",): len(queue.running()), ("waiting",): len(queue.waiting())},
+        (Label("state", frozenset({"running", "waiting"})),),
+        promise=None,
+    )
+
+
+def register_pulled_images(
+    registry: MetricRegistry, store: PullRecordStore, in_flight: Callable[[], int], limits: RecordLimits
+) -> None:
+    """Show how many intents and records of pulled images there are, and how full their memory is."""
+    for name, about, read in (
+        ("ondisk_pullintents", "Intents to pull on disk.", lambda: store.count(PullDirectory.PULLING)),
+        ("ondisk_pulledrecords", "Records of pulled images on disk.", lambda: store.count(PullDirectory.PULLED)),
+        ("inmemory_pullintents_usage_percent", "How full the memory of intents to pull is.",
+         lambda: 100 * in_flight() / limits.intents),
+        ("inmemory_pulledrecords_usage_percent", "How full the memory of records of pulled images is.",
+         lambda: 100 * store.cached() / limits.records),
+    ):  # fmt: skip
+        registry.computed(f"kubelet_imagemanager_{name}", about, _number(read))
+
+
+def _number(read: Callable[[], float]) -> Callable[[], Reading]:
+    return lambda: {(): read()}
 
 
 def size_label(size: int) -> str:

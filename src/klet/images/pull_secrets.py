@@ -1,4 +1,4 @@
-"""How a pod may log in to registries: with its `imagePullSecrets`, then as the node does.
+"""How a pod may log in to registries: with its `imagePullSecrets`, as the node does, then by credential providers.
 
 The API server has put those of the pod's service account into the pod.
 """
@@ -12,6 +12,7 @@ from klet.api.pod import Pod
 from klet.errors import KletError, level_for
 from klet.images.docker_config import BadDockerConfig, RegistryLogin, parse_docker_config_json, parse_dockercfg
 from klet.images.keyring import FittingLogins, Keyring
+from klet.images.sources import ProviderLogins, SourcedLogin, from_node, from_secret
 from klet.model.pods import uid_of
 
 logger = logging.getLogger(__name__)
@@ -41,17 +42,18 @@ class BadPullSecret(KletError):
 class PullSecrets:
     """Logins of pods."""
 
-    def __init__(self, *, secrets: SecretReader, node: NodeLogins) -> None:
+    def __init__(self, *, secrets: SecretReader, node: NodeLogins, providers: ProviderLogins) -> None:
         self._secrets = secrets
         self._node = node
+        self._providers = providers
 
-    async def find(self, pod: Pod, repository: str) -> FittingLogins:
-        """Return those for a repository; raises BadPullSecret."""
+    async def find(self, pod: Pod, image: str, repository: str) -> FittingLogins:
+        """Return those for an image, whose repository is given by its full name; raises BadPullSecret."""
         secrets, missing = await self._read(pod)
-        keyrings = (Keyring(read_logins(secret) for secret in secrets), Keyring([await self._node.read()]))
-        return FittingLogins(
-            tuple(login for keyring in keyrings for login in keyring.find(repository)), missing=tuple(missing)
-        )
+        keyrings = (Keyring(map(_sourced_logins, secrets)), Keyring([from_node(await self._node.read())]))
+        found = tuple(login for keyring in keyrings for login in keyring.find(repository))
+        provided = await self._providers.find(pod, image, repository)
+        return FittingLogins(found + provided, missing=tuple(missing))
 
     async def find_missing(self, pod: Pod) -> Sequence[str]:
         """Return the secrets of a pod that cannot be read; its images are pulled without them."""
@@ -74,6 +76,13 @@ class PullSecrets:
                     extra=extra,
                 )
         return secrets, missing
+
+
+def _sourced_logins(secret: Secret) -> Mapping[str, SourcedLogin]:
+    metadata = secret.metadata
+    return from_secret(
+        read_logins(secret), uid=metadata.uid or "", namespace=metadata.namespace or "", name=metadata.name or ""
+    )
 
 
 def read_logins(secret: Secret) -> Mapping[str, RegistryLogin]:

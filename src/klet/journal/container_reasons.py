@@ -101,7 +101,11 @@ def _under_way(container: PodContainer) -> StateReason | None:
     if newest is None:
         return None
     match newest.finding.decision:
-        case Reason.PULLING:
+        case Reason.PULL_WAITS:
+            # The record has the whole sentence, and behind what.
+            text = f"{container.who} waits for its image: {newest.finding.message}"
+            following = "pull the image when its turn has come"
+        case Reason.PULLING | Reason.PULL_BEGINS:
             text = f'the image "{container.spec.image}" of {container.who} is being pulled'
             following = "start the container with it"
         case Reason.POST_START_HOOK:

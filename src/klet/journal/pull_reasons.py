@@ -1,6 +1,7 @@
 """Adds how far a pull is to the reason of a container that waits for it. Pure."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -10,11 +11,13 @@ from klet.model.causes import Measurement
 from klet.model.pull_progress import PullProgress, PullStage, describe_pull
 from klet.model.reasons import Reason
 
+_PULLS: Final = frozenset({Reason.PULLING, Reason.PULL_BEGINS})
+
 
 def add_progress(reason: StateReason, pulls: Sequence[PullProgress]) -> StateReason:
     """Return the reason with the progress of its pull, if it waits for one that is under way."""
     image = reason.measurements.get(IMAGE)
-    if reason.word != Reason.PULLING or image is None:
+    if reason.word not in _PULLS or image is None:
         return reason
     # What has no tag is pulled with the default one.
     pull = next((each for each in pulls if each.image in {image, f"{image}:latest"}), None)

@@ -42,6 +42,13 @@ class TokenBucket:
                 await self._clock.sleep(timedelta(seconds=max(missing / self._rate, _SHORTEST)))
             self._tokens -= 1
 
+    def try_now(self) -> bool:
+        """Take a token if there is one; never wait."""
+        if 1 - self._count() > _ROUNDING:
+            return False
+        self._tokens -= 1
+        return True
+
     def _count(self) -> float:
         now = self._clock.monotonic()
         self._tokens = min(float(self._burst), self._tokens + (now - self._counted_at) * self._rate)

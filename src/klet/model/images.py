@@ -1,9 +1,8 @@
 """Images: one as a container found it or did not find it, and all that the runtime has with those who use them."""
 
-from collections.abc import Collection
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -87,18 +86,3 @@ class ImageUse(Struct, frozen=True, kw_only=True):
     container: str = ""
     container_id: str = ""
     is_running: bool = False
-
-
-class ImageRecordKeeper(Protocol):
-    """Keeps something for each image that the runtime has, and drops it when the image is gone."""
-
-    async def image_removed(self, image: str) -> None:
-        """Drop what is kept for an image that was removed just now."""
-        ...
-
-    async def keep_images(self, images: Collection[str], *, before: datetime) -> None:
-        """Drop what was kept before an instant for other images than these, which were all that the runtime had then.
-
-        Called now and then: an agent that is killed between a removal and what follows it leaves a record behind.
-        """
-        ...

@@ -150,6 +150,8 @@ class Reason(StrEnum):
 
     # Images.
     PULLING = "Pulling", _NORMAL
+    PULL_WAITS = "PullWaits"
+    PULL_BEGINS = "PullBegins"
     PULLED = "Pulled", _NORMAL
     INSPECT_FAILED = "InspectFailed", _WARNING
     ERR_IMAGE_NEVER_PULL = "ErrImageNeverPull", _WARNING

@@ -1,6 +1,6 @@
 """The pods' files and cgroups of a simulated machine: they exist only by name, and outlive the agent."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from ipaddress import ip_address
@@ -405,6 +405,7 @@ class MemoryDisk:
     def __init__(self) -> None:
         self.trees: dict[str, DiskUsage] = {}
         self.measured: list[DiskTarget] = []
+        self.find_filesystem: Callable[[], FilesystemUsage] = lambda: DISK
 
     async def measure(
         self, targets: Iterable[DiskTarget], *, most: int | None = None
@@ -418,7 +419,7 @@ class MemoryDisk:
         return found
 
     async def filesystem(self, path: Path) -> FilesystemUsage:  # noqa: ARG002 - one for all
-        return DISK
+        return self.find_filesystem()
 
 
 class MemoryDns:

@@ -33,7 +33,10 @@ from klet.cri.events import ContainerdEvents, CriEvents
 from klet.cri.metrics import register_runtime_calls
 from klet.host.http_client import HttpClient
 from klet.host.project_quotas import NoQuotas
+from klet.images.gc_plan import ImageGcPolicy
 from klet.images.node_logins import NoNodeLogins
+from klet.images.pulled.verification import build_rules
+from klet.images.settings import ImageSettings
 from klet.journal.memory import MemoryJournal
 from klet.logs.rotation import LogRotationSettings
 from klet.metrics import AgentMetrics
@@ -82,6 +85,7 @@ from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.in_process import run_in_process
 from klet.testing.mounts import NotedMounts
 from klet.testing.no_storage import no_storage
+from klet.testing.pull_files import MemoryPullFiles
 from klet.volumes.build import VolumePorts, build_plugins
 from klet.volumes.names import Layout
 
@@ -166,6 +170,7 @@ class SimulatedNode:
     """Where volumes are made instead."""
     settings: NodeSettings = field(default_factory=lambda: NodeSettings(name=NODE_NAME))
     has_image_volumes: bool = True
+    pull_files: MemoryPullFiles = field(default_factory=MemoryPullFiles)
     logs: MemoryLogs = field(init=False)
     http: HttpClient = field(default_factory=HttpClient)
     taints: tuple[Taint, ...] = ()
@@ -179,6 +184,7 @@ class SimulatedNode:
     usage: MemoryUsageHost = field(init=False)
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     log_rotation: LogRotationSettings = field(default_factory=LogRotationSettings)
+    image_gc: ImageGcPolicy = field(default_factory=ImageGcPolicy)
 
     def __post_init__(self) -> None:
         self.logs = MemoryLogs(sink=self.files.sink)
@@ -208,6 +214,7 @@ class SimulatedNode:
             api = self._open_api(socket) if socket is not None else None
             settings = simulated_settings(parallel_starts, features=features, node=self.settings)
             settings = replace(settings, own_ports=self.own_ports, log_rotation=self.log_rotation)
+            settings = replace(settings, image_gc=self.image_gc)
             node = build_node(NodeSpecification(settings=settings, ports=ports, api=api))
             await boots.note_running()
             async with running(node.parts):
@@ -296,6 +303,7 @@ class SimulatedNode:
             containers=containers,
             volumes=self._build_volumes(objects, volumes, containers.resources, recorder),
             node_logins=NoNodeLogins(),
+            pull_files=wrap(self.pull_files, "pull records"),
             saved_state=self.checkpoint.left,
             saved_state_store=wrap(self.checkpoint, "memory"),
             reboot=reboot,
@@ -413,6 +421,7 @@ def simulated_settings(
             security=SecuritySettings(), resources=resources, stop_signals=features.stop_signals
         ),
         features=features,
+        images=ImageSettings(rules=build_rules("NeverVerifyPreloadedImages", ())),
         user_ids=UserIdSettings(),
         node=node or NodeSettings(name=NODE_NAME),
         runtime_handlers={},

@@ -98,14 +98,16 @@ async def run_containerd(
     *,
     programs: Path | None = None,
     disabled_plugins: tuple[str, ...] = (),
+    root: Path | None = None,
     clock: Clock | None = None,
 ) -> AsyncIterator[PrivateContainerd]:
     """Run a containerd in a directory that must not exist yet, with the pause image and one of busybox.
 
-    Its programs are the machine's, or those of a directory with another release.
+    Its programs are the machine's, or those of a directory with another release; images may be at a `root` elsewhere,
+    which stays.
     """
     time = clock or SystemClock()
-    daemon = start_containerd(directory, programs=programs, disabled_plugins=disabled_plugins)
+    daemon = start_containerd(directory, programs=programs, disabled_plugins=disabled_plugins, root=root)
     try:
         async with connect_ready(daemon, clock=time) as client:
             for name, data in (await _images()).items():
@@ -116,7 +118,11 @@ async def run_containerd(
 
 
 def start_containerd(
-    directory: Path, *, programs: Path | None = None, disabled_plugins: tuple[str, ...] = ()
+    directory: Path,
+    *,
+    programs: Path | None = None,
+    disabled_plugins: tuple[str, ...] = (),
+    root: Path | None = None,
 ) -> PrivateContainerd:
     """Write the configuration and start the daemon; it may not answer yet."""
     directory.mkdir(parents=True)
@@ -129,12 +135,12 @@ def start_containerd(
     if cni_directory is None:
         raise ContainerdFailed(why_impossible())
     settings = ContainerdSettings(
-        root=directory / "root",
+        root=root or directory / "root",
         state=directory / "state",
         socket=directory / "containerd.sock",
         cni_conf_dir=directory / "net.d",
         cni_bin_dir=cni_directory,
-        snapshotter=find_snapshotter(directory),
+        snapshotter=find_snapshotter(root or directory),
         restrict_oom_score_adj=not has_capability(CAP_SYS_RESOURCE),
         stats_period=1,
         runtime_root=directory / "state" / "runc",

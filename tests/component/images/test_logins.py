@@ -11,21 +11,17 @@ from klet.api.config import Secret
 from klet.api.meta import ObjectMeta
 from klet.api.references import LocalObjectReference
 from klet.cri.client import connect
-from klet.images.manager import ImageManager
-from klet.images.metrics import register_images
 from klet.images.node_logins import NoNodeLogins
-from klet.images.pull_backoff import PullBackoff
 from klet.images.pull_secrets import PullSecrets
+from klet.images.sources import NoProviderLogins
 from klet.journal.memory import MemoryJournal
-from klet.metrics import MetricRegistry
 from klet.model.images import ImageUser, MissingImage, PresentImage
 from klet.model.objects import ObjectMissing
-from klet.model.pull_times import PullTimes
-from klet.model.stopping_pods import StoppingPods
 from klet.testing.builders import make_container, make_pod
 from klet.testing.clock import ManualClock
 from klet.testing.cri_server import serve_cri
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, Script, registry_of
+from klet.testing.image_manager import build_image_manager
 from klet.wire import cri_v1_pb2 as cri
 
 IMAGE = "registry.example.com/team/app:1"
@@ -69,16 +65,8 @@ class Bench:
         self.runtime = runtime
         self.secrets = Secrets()
         self.journal = MemoryJournal(clock=clock)
-        self.manager = ImageManager(
-            times=PullTimes(),
-            metrics=register_images(MetricRegistry()),
-            images=client,
-            logins=PullSecrets(secrets=self.secrets, node=NoNodeLogins()),
-            backoff=PullBackoff(),
-            stopping_pods=StoppingPods(),
-            recorder=self.journal,
-            clock=clock,
-        )
+        logins = PullSecrets(secrets=self.secrets, node=NoNodeLogins(), providers=NoProviderLogins())
+        self.manager = build_image_manager(client, logins, recorder=self.journal, clock=clock)
 
     async def ensure(self, *secrets, image=IMAGE):
         container = replace(make_container("c", image=image), image_pull_policy="IfNotPresent")

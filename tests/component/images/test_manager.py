@@ -11,21 +11,20 @@ from klet.aio.clock import LoopClock
 from klet.cri.client import CriClient
 from klet.cri.errors import Code
 from klet.images.keyring import FittingLogins
-from klet.images.manager import SEEN_FOR, ImageManager
-from klet.images.metrics import register_images
+from klet.images.manager import ImageManager
+from klet.images.present_images import SEEN_FOR
 from klet.images.pull_backoff import PullBackoff
 from klet.journal.memory import MemoryJournal
 from klet.journal.records import CauseQuery
-from klet.metrics import MetricRegistry
 from klet.model.causes import Finding
 from klet.model.images import ImageUser, MissingImage, PresentImage
 from klet.model.pods import PodUID
-from klet.model.pull_times import PullTimes
 from klet.model.reasons import EventType, Reason
 from klet.model.stopping_pods import PodStopping, StoppingPods
 from klet.testing.builders import make_container, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, Fault, RpcFailure, Script, registry_of
 from klet.testing.fake_runtime.faults import Fail
+from klet.testing.image_manager import build_image_manager
 from klet.testing.in_process import run_in_process
 from klet.testing.loop import EPOCH, run_virtual
 from klet.wire import cri_v1_pb2 as cri
@@ -42,7 +41,7 @@ SANDBOX = cri.PodSandboxConfig(metadata=cri.PodSandboxMetadata(uid="u-1"), annot
 class NoLogins:
     """Nobody logs in anywhere."""
 
-    async def find(self, _pod, _repository):
+    async def find(self, _pod, _image, _repository):
         return FittingLogins()
 
 
@@ -87,11 +86,9 @@ class Bench:
         return sum(call.rpc == "PullImage" for call in self.runtime.calls)
 
     def _build_manager(self) -> ImageManager:
-        return ImageManager(
-            times=PullTimes(),
-            metrics=register_images(MetricRegistry()),
-            images=self._client,
-            logins=NoLogins(),
+        return build_image_manager(
+            self._client,
+            NoLogins(),
             backoff=self.backoff,
             stopping_pods=self.stopping_pods,
             recorder=self._journal,

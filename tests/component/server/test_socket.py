@@ -30,6 +30,16 @@ from klet.api.klet_v1 import (
     PullListing,
     RecordedPods,
 )
+from klet.api.klet_v1_images import (
+    IMAGE_GC,
+    IMAGES,
+    ImageDisk,
+    ImageFate,
+    ImageGcPreview,
+    ImageGcRules,
+    NodeImage,
+    NodeImageListing,
+)
 from klet.api.pod import Pod, PodStatus
 from klet.errors import KletError
 from klet.host.inotify import ChangeKind, DirectoryChange, watch_directory
@@ -40,6 +50,7 @@ from klet.model.runtime import ContainerId
 from klet.server.listener import ListenError, SocketListener
 from klet.server.metrics import register_health
 from klet.server.routes.health import HealthCheck, HealthRoutes
+from klet.server.routes.images import ImageRoutes
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.server.routes.pulls import PullRoutes
@@ -150,6 +161,28 @@ class Pulls:
         return (known, PullProgress(image="b", namespace="x", pod="y", since=NOW, elapsed=timedelta(seconds=1)))
 
 
+class Images:
+    """One image that nobody uses; or an error."""
+
+    def __init__(self) -> None:
+        self.error: KletError | None = None
+
+    async def images(self) -> NodeImageListing:
+        if self.error is not None:
+            raise self.error
+        image = NodeImage(id="sha256:1", tags=("a:1",), size_bytes=7, first_detected=NOW, unused_since=NOW)
+        return NodeImageListing(now=NOW, images=(image,))
+
+    async def preview(self) -> ImageGcPreview:
+        listing = await self.images()
+        rules = ImageGcRules(
+            enabled=True, high_threshold_percent=85, low_threshold_percent=80, minimum_age_seconds=120.0
+        )
+        fate = ImageFate(image=listing.images[0], removed=True, reason="space")
+        disk = ImageDisk(capacity_bytes=100, available_bytes=10, used_percent=90)
+        return ImageGcPreview(now=NOW, rules=rules, disk=disk, bytes_to_free=10, bytes_freed=7, fates=(fate,))
+
+
 class Bench:
     """A listener with small views, and a client of it."""
 
@@ -157,6 +190,7 @@ class Bench:
         self.path = path
         self.pods, self.logs, self.health, self.journal = Pods(), Logs(), Health(), Journal()
         self.pulls = Pulls()
+        self.images = Images()
         self.listener = SocketListener(
             path=path,
             routes=(
@@ -164,6 +198,7 @@ class Bench:
                 HealthRoutes(checks=self.health.checks(), metrics=register_health(MetricRegistry())),
                 KletRoutes(pods=self.pods, journal=self.journal),
                 PullRoutes(pulls=self.pulls, clock=SystemClock()),
+                ImageRoutes(images=self.images),
             ),
             clock=SystemClock(),
         )
@@ -434,3 +469,17 @@ async def test_the_pulls_that_are_under_way(bench):
     assert known.summary == "1.0 MiB of 4.0 MiB (25 %), 1.0 KiB/s, 51m12s left"
     assert (unknown.stage, unknown.fetched_bytes, unknown.seconds_left) == ("unknown", None, None)
     assert unknown.summary == "for 1s"
+
+
+async def test_images_and_the_preview_of_their_collection_are_served_as_they_are_declared(bench):
+    for path, cls in ((IMAGES, NodeImageListing), (IMAGE_GC, ImageGcPreview)):
+        status, text = await bench.get(path)
+        assert status == 200
+        expected = await (bench.images.images() if cls is NodeImageListing else bench.images.preview())
+        assert decode_strictly(cls, text.encode()) == expected
+
+
+async def test_without_the_runtime_there_are_no_images_and_the_answer_says_why(bench):
+    bench.images.error = KletError("connection refused")
+    assert await bench.get(IMAGES) == (503, "connection refused")
+    assert await bench.get(IMAGE_GC) == (503, "connection refused")

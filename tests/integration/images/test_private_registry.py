@@ -7,18 +7,14 @@ from klet.aio.clock import SystemClock
 from klet.api.config import Secret
 from klet.api.meta import ObjectMeta
 from klet.api.references import LocalObjectReference
-from klet.images.manager import ImageManager
-from klet.images.metrics import register_images
 from klet.images.node_logins import NoNodeLogins
-from klet.images.pull_backoff import PullBackoff
 from klet.images.pull_secrets import PullSecrets
+from klet.images.sources import NoProviderLogins
 from klet.journal.memory import MemoryJournal
-from klet.metrics import MetricRegistry
 from klet.model.images import MissingImage, PresentImage
 from klet.model.objects import ObjectMissing
-from klet.model.pull_times import PullTimes
-from klet.model.stopping_pods import StoppingPods
 from klet.testing.builders import make_container, make_pod
+from klet.testing.image_manager import build_image_manager
 from klet.wire import cri_v1_pb2
 
 pytestmark = [pytest.mark.root, pytest.mark.containerd]
@@ -43,16 +39,8 @@ class Secrets:
 async def ensure(cri, image, secrets, *names):
     clock = SystemClock()
     journal = MemoryJournal(clock=clock)
-    manager = ImageManager(
-        times=PullTimes(),
-        metrics=register_images(MetricRegistry()),
-        images=cri,
-        logins=PullSecrets(secrets=secrets, node=NoNodeLogins()),
-        backoff=PullBackoff(),
-        stopping_pods=StoppingPods(),
-        recorder=journal,
-        clock=clock,
-    )
+    logins = PullSecrets(secrets=secrets, node=NoNodeLogins(), providers=NoProviderLogins())
+    manager = build_image_manager(cri, logins, recorder=journal, clock=clock)
     container = replace(make_container("c", image=image), image_pull_policy="Always")
     pod = make_pod(container)
     references = tuple(LocalObjectReference(name=name) for name in names)

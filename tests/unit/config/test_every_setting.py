@@ -228,8 +228,8 @@ WORST = {
     "volumeStatsAggPeriod": [("-1s", None)],
     "imagePullCredentialsVerificationPolicy": [
         ("Always", 'option "Always" specified for imagePullCredentialsVerif'),
-        ("AlwaysVerify", "imagePullCredentialsVerificationPolicy AlwaysVerify is not built yet: an image that is "),
-        ("NeverVerifyAllowlistedImages", "imagePullCredentialsVerificationPolicy NeverVerifyAllowlistedImages is not "),
+        ("AlwaysVerify", None),
+        ("NeverVerifyAllowlistedImages", None),
         ("NeverVerifyPreloadedImages", None),
         ("NeverVerify", None),
     ],

@@ -13,7 +13,7 @@ from klet.config.flags import KUBELET_FLAGS, KubeletFlags
 from klet.config.flagset import FlagTarget
 from klet.config.gates import KUBELET_GATES
 from klet.config.klet import KletConfiguration
-from klet.config.without_effect import FIELDS, FLAGS, GATES, POLICY
+from klet.config.without_effect import FIELDS, FLAGS, GATES
 
 SOURCE = Path(klet.__file__).parent
 PAIR = re.compile(r"(?=\b([a-z]\w*\.[a-z]\w*)\b)")
@@ -36,7 +36,6 @@ FLAGS_IN_CONFIG = {
 }
 GATES_IN_CONFIG = {
     "KubeletCrashLoopBackOffMax": "crashLoopBackOff has a default by it",
-    "KubeletEnsureSecretPulledImages": "imagePullCredentialsVerificationPolicy has a default by it",
     "LoggingAlphaOptions": "splitStream and infoBufferSize are refused by it",
     "LoggingBetaOptions": "the format json is refused by it",
     "RotateKubeletServerCertificate": "serverTLSBootstrap is refused by it",
@@ -141,8 +140,8 @@ def test_warned_of_once(with_file, fields, warning):
         pytest.param(["--experimental-mounter-path=/x"], "--experimental-mounter-path has no effect yet: klet mounts "
                      "by itself", id="a flag without a field"),
         pytest.param(["--boot-id-file=/x"], "--boot-id-file has no effect yet: klet has no cAdvisor", id="cAdvisor"),
-        pytest.param(["--registry-burst=50"], "registryBurst (--registry-burst) has no effect yet: pulls are neither "
-                     "counted nor made to wait for one another", id="a flag for a field"),
+        pytest.param(["--eviction-max-pod-grace-period=5"], "evictionMaxPodGracePeriod "
+                     "(--eviction-max-pod-grace-period) has no effect yet: pods are not evicted", id="of a field"),
     ],
 )  # fmt: skip
 def test_flags_warned_of_once(with_file, flags, warning):
@@ -158,21 +157,11 @@ def test_flags_warned_of_once(with_file, flags, warning):
         pytest.param({}, ["--experimental-mounter-path=", "--containerd-namespace=k8s.io"], id="the defaults of flags"),
         pytest.param({"featureGates.KubeletPSI": False}, ["--housekeeping-interval=1s", "--runtime-cgroups=/runtime"],
                      id="what the statistics take account of"),
-        pytest.param({"serializeImagePulls": False}, [], id="what klet does anyway"),
+        pytest.param({"serializeImagePulls": False, "maxParallelImagePulls": 3, "registryPullQPS": 1,
+                      "imagePullCredentialsVerificationPolicy": "AlwaysVerify"}, [], id="how images are pulled"),
         pytest.param({"makeIPTablesUtilChains": False}, [], id="what it lacks"),
         pytest.param({"featureGates.KubeletPSI": True}, [], id="a gate as it is"),
     ],
 )  # fmt: skip
 def test_not_warned_of(with_file, fields, flags):
-    assert with_file({POLICY: "NeverVerify", **fields}, *flags).without_effect == ()
-
-
-def test_the_default_of_the_image_policy_is_warned_of_once(with_file):
-    for fields in ({}, {POLICY: "NeverVerifyPreloadedImages"}):
-        [warning] = [each for each in with_file(fields).without_effect if POLICY in each]
-        assert "used without a check of the pod's credentials" in warning
-        assert "write NeverVerify if that is meant" in warning
-
-
-def test_without_the_gate_of_the_image_policy_there_is_nothing_to_warn_of(with_file):
-    assert with_file({"featureGates.KubeletEnsureSecretPulledImages": False}).without_effect == ()
+    assert with_file(fields, *flags).without_effect == ()

@@ -18,7 +18,7 @@ def coded(text: str) -> str:
 @pytest.mark.parametrize(
     ("entry", "login"),
     [
-        pytest.param({"username": "u", "password": "p", "email": "e"}, ("u", "p"), id="two fields"),
+        pytest.param({"username": "u", "password": "p", "email": "e"}, ("u", "p", "e"), id="three fields"),
         pytest.param({"auth": coded("user:pass")}, ("user", "pass"), id="both in one field, padded or not"),
         pytest.param({"auth": coded("user:pass").rstrip("=")}, ("user", "pass"), id="without its padding"),
         pytest.param({"auth": coded("u:p")}, ("u", "p"), id="that needs no padding"),

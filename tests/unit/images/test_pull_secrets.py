@@ -11,6 +11,7 @@ from klet.api.references import LocalObjectReference
 from klet.images.docker_config import RegistryLogin
 from klet.images.node_logins import NoNodeLogins
 from klet.images.pull_secrets import BadPullSecret, PullSecrets, read_logins
+from klet.images.sources import ImagePullSecret, NodeWide, NoProviderLogins, SourcedLogin, credential_hash
 from klet.model.objects import ObjectMissing
 from klet.testing.builders import make_pod
 
@@ -62,9 +63,22 @@ def pod_with(*names):
     return replace(pod, spec=replace(pod.spec, image_pull_secrets=references))
 
 
-async def users(pod, *secrets, node=None, repository=REPOSITORY):
-    found = await PullSecrets(secrets=Secrets(*secrets), node=node or NoNodeLogins()).find(pod, repository)
-    return [login.username for login in found.logins]
+class Providers:
+    """Credential providers that know one login."""
+
+    async def find(self, _pod, image, repository):
+        return (SourcedLogin(RegistryLogin(f"provider of {image} in {repository}", "p"), NodeWide()),)
+
+
+def logins_of(*secrets, node=None, providers=None):
+    return PullSecrets(
+        secrets=Secrets(*secrets), node=node or NoNodeLogins(), providers=providers or NoProviderLogins()
+    )
+
+
+async def users(pod, *secrets, node=None, providers=None, repository=REPOSITORY):
+    found = await logins_of(*secrets, node=node, providers=providers).find(pod, f"{repository}:1", repository)
+    return [sourced.login.username for sourced in found.logins]
 
 
 async def test_both_kinds_of_secrets_are_one_keyring():
@@ -78,9 +92,23 @@ async def test_equal_places_keep_the_order_of_the_pod():
     assert await users(pod_with("b", "a"), first, second) == ["2", "1"]
 
 
-async def test_the_logins_of_the_node_come_last():
+async def test_the_logins_of_the_node_come_second_and_those_of_providers_last():
     assert await users(pod_with("a"), new("a", te="1"), node=NodeConfig()) == ["te", "the node"]
     assert await users(pod_with(), node=NodeConfig()) == ["the node"]
+    provided = f"provider of {REPOSITORY}:1 in {REPOSITORY}"
+    assert await users(pod_with("a"), new("a", te="1"), node=NodeConfig(), providers=Providers()) == [
+        "te", "the node", provided,
+    ]  # fmt: skip
+
+
+async def test_each_login_carries_where_it_comes_from():
+    secret = new("a", te="1")
+    secret = replace(secret, metadata=replace(secret.metadata, uid="uid-a"))
+    found = await logins_of(secret, node=NodeConfig()).find(pod_with("a"), f"{REPOSITORY}:1", REPOSITORY)
+    assert [sourced.source for sourced in found.logins] == [
+        ImagePullSecret("uid-a", "default", "a", credential_hash(RegistryLogin("te", "1"))),
+        NodeWide(),
+    ]
 
 
 async def test_no_secret_fits():
@@ -90,11 +118,11 @@ async def test_no_secret_fits():
 async def test_secrets_that_cannot_be_had_are_left_out_and_named_in_order(caplog):
     caplog.set_level("INFO")
     secrets = Secrets(new("there", team="hidden"))
-    logins = PullSecrets(secrets=secrets, node=NoNodeLogins())
+    logins = PullSecrets(secrets=secrets, node=NoNodeLogins(), providers=NoProviderLogins())
     pod = pod_with("z", "", "there", "a")
     assert await logins.find_missing(pod) == ["z", "a"]
-    found = await logins.find(pod, REPOSITORY)
-    assert [login.username for login in found.logins] == ["team"]
+    found = await logins.find(pod, f"{REPOSITORY}:1", REPOSITORY)
+    assert [sourced.login.username for sourced in found.logins] == ["team"]
     assert found.missing == ("z", "a")
     assert secrets.asked == ["default/z", "default/there", "default/a"] * 2
     assert [(record.secret, record.error) for record in caplog.records][:2] == [
@@ -104,7 +132,7 @@ async def test_secrets_that_cannot_be_had_are_left_out_and_named_in_order(caplog
 
 
 async def test_a_pod_without_secrets_lacks_none():
-    assert await PullSecrets(secrets=Secrets(), node=NoNodeLogins()).find_missing(pod_with()) == ()
+    assert await logins_of().find_missing(pod_with()) == ()
 
 
 @pytest.mark.parametrize(

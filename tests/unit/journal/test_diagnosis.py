@@ -262,6 +262,30 @@ CASES = [
     ),
     pytest.param(
         {"state": waiting("ContainerCreating")},
+        [(9, "Pulling", MAIN), (9, "PullWaits", {**MAIN, "message": 'Pull of image "remote:1" waits: behind "big:1"'})],
+        (
+            "PullWaits",
+            'container main waits for its image: Pull of image "remote:1" waits: behind "big:1"',
+            9,
+            "pull the image when its turn has come",
+            None,
+        ),
+        id="a pull that waits for its turn",
+    ),
+    pytest.param(
+        {"state": waiting("ContainerCreating")},
+        [(9, "Pulling", MAIN), (9, "PullWaits", MAIN), (4, "PullBegins", MAIN)],
+        (
+            "PullBegins",
+            'the image "remote:1" of container main is being pulled',
+            4,
+            "start the container with it",
+            None,
+        ),
+        id="a pull whose turn has come",
+    ),
+    pytest.param(
+        {"state": waiting("ContainerCreating")},
         [(5, "PostStartHook", MAIN)],
         (
             "PostStartHook",

@@ -4,6 +4,7 @@ import pytest
 
 from klet.certs.requests import Posted
 from klet.images.docker_config import RegistryLogin
+from klet.images.sources import ImagePullSecret
 from klet.kube.access import ExecPlugin, Login, PemSource
 from klet.kube.credentials import CredentialSet
 from klet.kube.transport import HttpAnswer, HttpRequest
@@ -16,7 +17,12 @@ SECRET = "s3cr3t"
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        pytest.param(RegistryLogin("me", SECRET), "RegistryLogin(username='me')", id="a login"),
+        pytest.param(RegistryLogin("me", SECRET), "RegistryLogin(username='me', email='')", id="a login"),
+        pytest.param(
+            ImagePullSecret("u", "ns", "n", SECRET),
+            "ImagePullSecret(uid='u', namespace='ns', name='n')",
+            id="the hash of a login",
+        ),
         pytest.param(
             IssuedToken(SECRET, None),
             "IssuedToken(refresh_at=None, expires_at=None)",

@@ -42,10 +42,11 @@ class NodeCalls:
         )
 
     def _status(self, request: pb.StatusRequest) -> pb.StatusResponse:
+        features = self._world.features
         answer = pb.StatusResponse(status=pb.RuntimeStatus(conditions=self._world.conditions.values()))
         if request.verbose:
-            answer.info["config"] = json.dumps({"containerd": {"snapshotter": "overlayfs"}})
-        features = self._world.features
+            configuration = {"containerd": {"snapshotter": "overlayfs"}, "sandboxImage": features.sandbox_image}
+            answer.info["config"] = json.dumps(configuration)
         if features.user_namespaces or features.recursive_read_only_mounts:
             # Runtimes that can do neither do not list their handlers at all.
             can = pb.RuntimeHandlerFeatures(

@@ -33,6 +33,7 @@ class Features(Struct, frozen=True):
     supplemental_groups_policy: bool = False
     runtime_handlers: tuple[str, ...] = ("", "runc")
     cgroup_driver: pb.CgroupDriver = pb.CGROUPFS
+    sandbox_image: str = "registry.k8s.io/pause:3.6"
     streaming_url: str = "http://127.0.0.1:1"
     # How long the CRI's view stays behind containerd's own exit events.
     view_lag: timedelta = timedelta()
