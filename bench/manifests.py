@@ -7,10 +7,15 @@ PROBE: dict[str, object] = {"httpGet": {"path": "/", "port": 8080}, "periodSecon
 
 
 def make_manifest(
-    name: str, script: str = SCRIPT, *, policy: str = "Always", probe: dict[str, object] | None = None
+    name: str,
+    script: str = SCRIPT,
+    *,
+    policy: str = "Always",
+    probe: dict[str, object] | None = None,
+    image: str = IMAGE,
 ) -> dict[str, object]:
     """A pod of one busybox container."""
-    container: dict[str, object] = {"name": "main", "image": IMAGE, "command": ["sh", "-c", script]}
+    container: dict[str, object] = {"name": "main", "image": image, "command": ["sh", "-c", script]}
     if probe is not None:
         container["readinessProbe"] = probe
     return {

@@ -3,14 +3,14 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
 import msgspec
 
-from bench.manifests import SCRIPT, make_manifest
+from bench.manifests import IMAGE, SCRIPT, make_manifest
 from bench.process import KLET, AgentProcess
 from klet.cri.client import CriClient
 from klet.cri.errors import CriError
@@ -63,8 +63,12 @@ class Watch:
 class AgentUnderTest:
     """`klet run` with its manifests. It can be killed and started again."""
 
-    def __init__(self, *, directory: Path, containerd: PrivateContainerd) -> None:
+    def __init__(
+        self, *, directory: Path, containerd: PrivateContainerd, more: Mapping[str, object] | None = None
+    ) -> None:
         self._directory = directory
+        self._more = more or {}
+        """More of the configuration."""
         self._manifests = directory / "manifests"
         self._root = directory / "root"
         self._containerd = containerd
@@ -93,6 +97,7 @@ class AgentUnderTest:
                     "enableDebuggingHandlers": False,
                     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
                     "authorization": {"mode": "AlwaysAllow"},
+                    **self._more,
                 }
             )
         )
@@ -135,10 +140,16 @@ class AgentUnderTest:
         return {item["metadata"]["name"].removesuffix("-bench"): item["status"] for item in items}
 
     def write(
-        self, name: str, script: str = SCRIPT, *, policy: str = "Always", probe: dict[str, object] | None = None
+        self,
+        name: str,
+        script: str = SCRIPT,
+        *,
+        policy: str = "Always",
+        probe: dict[str, object] | None = None,
+        image: str = IMAGE,
     ) -> None:
         temporary = self._manifests / f".{name}"
-        temporary.write_text(json.dumps(make_manifest(name, script, policy=policy, probe=probe)))
+        temporary.write_text(json.dumps(make_manifest(name, script, policy=policy, probe=probe, image=image)))
         temporary.rename(self._manifests / f"{name}.json")
 
     async def clear(self) -> None:
@@ -168,11 +179,11 @@ class Node:
         self._agents = 0
 
     @asynccontextmanager
-    async def agent(self) -> AsyncIterator[AgentUnderTest]:
+    async def agent(self, more: Mapping[str, object] | None = None) -> AsyncIterator[AgentUnderTest]:
         """An agent that answers and has come to rest; all its pods are gone afterwards."""
         self._agents += 1
         directory = self._directory / f"agent-{self._agents}"
-        agent = AgentUnderTest(directory=directory, containerd=self._containerd)
+        agent = AgentUnderTest(directory=directory, containerd=self._containerd, more=more)
         await agent.prepare()
         await agent.start()
         try:

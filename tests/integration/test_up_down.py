@@ -1,8 +1,10 @@
 """`./klet up` and `klet down` as a user runs them: pods on a private containerd, and nothing left afterwards."""
 
 import contextlib
+import gzip
 import json
 import os
+import random
 import shutil
 import signal
 import ssl
@@ -19,9 +21,11 @@ import pytest
 from klet.cli.node.node import find_node, locked
 from klet.cli.node.paths import node_names
 from klet.host.containerd_probe import has_capability
+from klet.host.images import ImageConfig, build_image, file
 from klet.host.mounts import list_mounts
 from klet.host.procfs import CAP_SYS_RESOURCE
 from klet.testing.containerd import has_mixed_controllers, why_impossible
+from klet.testing.held_registry import HeldRegistry, make_image
 
 ROOT = Path(__file__).parents[2]
 KLET = ROOT / "klet"
@@ -120,11 +124,11 @@ class UserNode:
             **more,
         )
 
-    def run(self, *arguments, text="", expect=0):
+    def run(self, *arguments, text="", expect=0, capture_errors=False):
         with self.start(*arguments) as process:
             output, errors = process.communicate(text, timeout=120)
         assert process.returncode == expect, f"{arguments} ended with {process.returncode}:\n{errors}\n{output}"
-        return output if not expect else errors
+        return errors if expect or capture_errors else output
 
     def up(self, *arguments, **more):
         return self.run("up", "--detach", "--no-install", *arguments, **more)
@@ -393,6 +397,125 @@ def test_two_nodes_share_a_machine(node):
 
 def _addresses(node):
     return {pod["status"]["podIP"] for pod in node.pods().values()}
+
+
+MIB = 1 << 20
+
+
+def busybox_layer():
+    return [file("bin/busybox", Path(shutil.which("busybox")).read_bytes(), 0o755)]
+
+
+def pod_of(image, name):
+    container = f"{{name: main, image: '{image}', command: [/bin/busybox, sleep, '1000000']}}"
+    head = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\n"
+    return f"{head}spec:\n  terminationGracePeriodSeconds: 1\n  containers:\n  - {container}\n"
+
+
+def test_a_pull_is_shown_while_it_lasts(node):
+    noise = [file("noise", random.Random("a pull that is shown").randbytes(8 * MIB))]
+    image = make_image("team/app", layers=[busybox_layer(), noise])
+    total = sum(len(blob) for blob in image.blobs.values())
+    at_hold = total - image.layers[1][1] + 4 * MIB
+    registry = HeldRegistry([image])
+    registry.hold(image.layers[1][0], after=4 * MIB)
+    node.up()
+    with registry.serve_in_thread() as release:
+        node.file.write_text(pod_of(f"{registry.address}/team/app:1", "app"))
+        with node.start("up", "--detach", "--no-install", str(node.file)) as process:
+            shown = _until(lambda: node.run("ps"), lambda text: f"(pulling {100 * at_hold // total}%" in text)
+            assert f"ContainerCreating (pulling {100 * at_hold // total}%" in shown
+            [why] = json.loads(node.run("explain", "pod/app", "-o", "json"))["why"]
+            assert (why["reason"], why["kind"]) == ("Pulling", "progress")
+            assert why["measurements"]["fetchedBytes"] == at_hold
+            assert why["measurements"]["totalBytes"] == total
+            assert " MiB of " in why["message"]
+            release()
+            _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    assert "pulling" not in node.run("ps")
+
+
+def test_a_mirror_serves_a_registry_that_cannot_be_reached(node):
+    image = make_image("team/app", layers=[busybox_layer()])
+    registry = HeldRegistry([image])
+    node.up()
+    hosts = node.state / "etc/certs.d/registry.test/hosts.toml"
+    with registry.serve_in_thread():
+        hosts.parent.mkdir()
+        hosts.write_text(f'server = "https://registry.test"\n[host."http://{registry.address}"]\n')
+        # The mirror itself, on the loopback, needs no file.
+        second = pod_of(f"{registry.address}/team/app:1", "second")
+        node.apply(pod_of("registry.test/team/app:1", "first") + "---\n" + second)
+    assert {pod["status"]["phase"] for pod in node.pods().values()} == {"Running"}
+
+
+def test_images_are_loaded_shown_and_removed(node, tmp_path):
+    archive, spare = tmp_path / "app.tar", tmp_path / "spare.tar.gz"
+    archive.write_bytes(build_image(name="klet.test/app:1", layers=[busybox_layer()], config=ImageConfig()))
+    spare.write_bytes(gzip.compress(build_image(name="klet.test/spare:1", layers=[[]], config=ImageConfig())))
+    node.up()
+    assert "klet.test/app:1 (" in node.run("image", "load", str(archive), capture_errors=True)
+    with open(spare, "rb") as stdin:
+        command = [str(KLET), "image", "import", "-", "--state-dir", str(node.state)]
+        done = subprocess.run(command, stdin=stdin, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    damaged = bytearray(archive.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    archive.write_bytes(damaged)
+    assert "is damaged: its content has another digest" in node.run("image", "load", str(archive), expect=1)
+    assert "No such file or directory" in node.run("image", "load", str(archive) + "x", expect=1)
+    node.apply(pod_of("klet.test/app:1", "app").replace("command:", "imagePullPolicy: Never, command:"))
+    images = _images(node)
+    assert [user["pod"] for user in images["klet.test/app:1"]["users"]] == [name_of("app")]
+    assert images["klet.test/app:1"]["unusedSince"] is None
+    assert images["klet.test/spare:1"]["users"] == []
+    assert images["klet.test/spare:1"]["unusedSince"] is not None
+    assert f"default/{name_of('app')}" in node.run("images")
+    preview = json.loads(node.run("disk", "--gc-preview", "-o", "json"))
+    fates = {fate["image"]["tags"][0]: fate for fate in preview["fates"]}
+    assert (fates["klet.test/app:1"]["removed"], fates["klet.test/app:1"]["reason"]) == (False, "inUse")
+    assert "klet.test/spare:1" in node.run("disk", "--gc-preview")
+    refusal = f"klet.test/app:1 is used by default/{name_of('app')}/main"
+    assert refusal in node.run("image", "rm", "klet.test/app:1", "klet.test/spare:1", expect=1)
+    assert "klet.test/app:1" in _images(node)
+    assert "klet.test/spare:1" not in _images(node)
+
+
+def _images(node):
+    return {tag: image for image in json.loads(node.run("images", "-o", "json"))["images"] for tag in image["tags"]}
+
+
+def test_a_node_without_any_network_runs_images_that_were_loaded(node, tmp_path):
+    """In a network namespace that has a loopback and nothing else: no route, no name server, no registry."""
+    archive = tmp_path / "app.tar"
+    archive.write_bytes(build_image(name="registry.test/team/app:1", layers=[busybox_layer()], config=ImageConfig()))
+    node.file.write_text(pod_of("registry.test/team/app:1", "app"))
+    state = f"--state-dir {node.state}"
+    script = f"""
+        set -e
+        ip link set lo up
+        {KLET} up --detach --no-install {state}
+        {KLET} image load {archive} {state}
+        {KLET} up --detach --no-install {node.file} {state}
+        ip route
+    """
+    command = ["unshare", "--net", "sh", "-c", script]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240, cwd="/")
+    assert done.returncode == 0, done.stderr
+    # The only route is that of the pods' own bridge.
+    assert [line for line in done.stdout.splitlines() if node_names(node.state).bridge not in line] == []
+    assert "app: Ready" in done.stderr
+    [pod] = node.pods().values()
+    assert pod["status"]["phase"] == "Running"
+
+
+def _until(look, holds):
+    deadline = time.monotonic() + 100
+    while not holds(seen := look()):
+        assert time.monotonic() < deadline, seen
+        time.sleep(0.1)
+    return seen
 
 
 @pytest.mark.skipif(

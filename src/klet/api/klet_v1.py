@@ -22,6 +22,7 @@ PODS: Final = "/klet/v1/pods"
 JOURNAL: Final = "/klet/v1/journal"
 NODE: Final = "/klet/v1/node"
 EXPLAIN: Final = "/klet/v1/explain"
+PULLS: Final = "/klet/v1/pulls"
 
 Measurement: TypeAlias = str | int | float | bool
 
@@ -170,6 +171,33 @@ class RecordedPods(Struct, frozen=True, kw_only=True, rename="camel"):
 
     node_name: str = ""
     pods: tuple[RecordedPod, ...] = ()
+
+
+class PullEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One image that is being pulled. What the runtime does not say is null."""
+
+    image: str
+    namespace: str = ""
+    pod: str = ""
+    """The pod that it is for."""
+    since: datetime
+    elapsed_seconds: float = 0.0
+    stage: str = "unknown"
+    """`fetching`, `unpacking`, or `unknown`."""
+    fetched_bytes: int | None = None
+    """How much of it is on the node, also from before."""
+    total_bytes: int | None = None
+    bytes_per_second: float | None = None
+    seconds_left: float | None = None
+    summary: str = ""
+    """The same in words."""
+
+
+class PullListing(Struct, frozen=True, kw_only=True):
+    """`/klet/v1/pulls`: the images that are being pulled, those that began first before others."""
+
+    now: datetime
+    pulls: tuple[PullEntry, ...] = ()
 
 
 class VersionReport(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from klet.images.board import ImageBoard
 from klet.images.holds import ImageHolds
 from klet.images.pull_backoff import PullBackoff
 from klet.images.pull_queue import PullQueue
+from klet.images.running_pulls import RunningPulls
 from klet.metrics import MetricRegistry
 from klet.model.pods import PodUID
 from klet.model.pull_times import PullTimes
@@ -38,6 +39,7 @@ class Boards(Struct, frozen=True, kw_only=True):
     cache: RuntimeCache = field(default_factory=RuntimeCache)
     probes: ProbeResults = field(default_factory=ProbeResults)
     pull_times: PullTimes = field(default_factory=PullTimes)
+    running_pulls: RunningPulls = field(default_factory=RunningPulls)
     images: ImageBoard = field(default_factory=ImageBoard)
     image_holds: ImageHolds = field(default_factory=ImageHolds)
     metrics: MetricRegistry

@@ -16,6 +16,7 @@ from klet.images.pulled.records import PulledImages
 from klet.images.pulled.store import PullRecordStore
 from klet.images.puller import ImagePuller
 from klet.images.registry_pulls import RegistryPulls
+from klet.images.running_pulls import NotedImages
 from klet.kube.throttle import TokenBucket
 from klet.model.roles import Part
 
@@ -43,7 +44,7 @@ def build_images(ports: Ports, settings: AgentSettings, boards: Boards) -> Image
     recorder = records or NoPullRecords()
     puller = ImagePuller(
         registry=RegistryPulls(
-            images=ports.images,
+            images=NotedImages(inner=ports.images, board=boards.running_pulls, clock=ports.clock),
             queue=boards.pull_queue,
             limit=_build_limit(ports, settings),
             times=boards.pull_times,

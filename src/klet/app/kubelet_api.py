@@ -55,6 +55,7 @@ from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
 from klet.server.routes.node_logs import NodeLogRoutes
 from klet.server.routes.pods import PodRoutes
+from klet.server.routes.pulls import PullRoutes
 from klet.server.routes.stats import StatsRoutes
 from klet.server.routes.streams import StreamRoutes
 from klet.server.routes.usage import UsageRoutes
@@ -209,11 +210,17 @@ def build_api_parts(
         node=agent.runtime,
         node_name=node_name,
         api_node=find_node,
+        pulls=agent.pulls,
         clock=clock,
     )
     own = SocketListener(
         path=api.own_socket,
-        routes=(*routes, KletRoutes(pods=pods, journal=records), ImageRoutes(images=agent.image_views)),
+        routes=(
+            *routes,
+            KletRoutes(pods=pods, journal=records),
+            PullRoutes(pulls=agent.pulls, clock=clock),
+            ImageRoutes(images=agent.image_views),
+        ),
         clock=clock,
         switched_off=api.features.switched_off,
     )

@@ -23,6 +23,7 @@ from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.checkpoint import CheckpointFile, Found
 from klet.cri.client import CriClient
 from klet.cri.connection import open_connection
+from klet.cri.content import NAMESPACE, ContainerdContent
 from klet.cri.counted import CountedTransport
 from klet.cri.events import ContainerdEvents, CriEvents
 from klet.cri.metrics import RuntimeCallMetrics, register_runtime_calls
@@ -78,7 +79,7 @@ from klet.runtime.environment.env_sources import NoObjects, VolumeFiles
 from klet.runtime.log_files import LogFiles
 from klet.runtime.pod_files import PodFiles
 from klet.runtime.quirks.late_calls import WatchedTransport
-from klet.runtime.quirks.lost_tasks import NAMESPACE, ContainerdTasks, LostTaskRemover
+from klet.runtime.quirks.lost_tasks import ContainerdTasks, LostTaskRemover
 from klet.runtime.runtime_class import KnownRuntimeClasses, RuntimeHandlers
 from klet.status.checkpoint import SavedStateFormat
 from klet.sync.loop import ChangeSource
@@ -116,6 +117,8 @@ async def open_base(
         runtime = await opened.enter_async_context(
             open_runtime(settings, events or journal, clock, register_runtime_calls(metrics.agent), tracer)
         )
+        endpoint = settings.image_endpoint or settings.runtime_endpoint
+        blobs = await opened.enter_async_context(open_connection(endpoint, metadata=NAMESPACE))
         yield BasePorts(
             clock=clock,
             randomness=random.Random(),
@@ -131,6 +134,7 @@ async def open_base(
             journal=journal,
             events=events,
             metrics=metrics,
+            content=ContainerdContent(connection=blobs),
             tracer=tracer,
         )
 
@@ -282,6 +286,7 @@ async def open_ports(
             addresses=AddressReader(threads=threads, patience=PATIENCE, clock=clock),
             storage=FilesystemCapacity(path=settings.root, threads=threads).read,
             metrics=base.metrics,
+            content=base.content,
             tracer=base.tracer,
             plugins=open_plugins(settings.root, plugin_handlers or {}, threads=threads, clock=clock),
         )

@@ -14,6 +14,7 @@ from klet.aio.threads import Threads
 from klet.api.node import Node
 from klet.api.placement import Taint
 from klet.cri.client import CriClient
+from klet.cri.content import ContainerdContent
 from klet.cri.events import RuntimeEventSource
 from klet.cri.port import ImageService, RuntimeService
 from klet.events.recorder import EventingRecorder
@@ -175,6 +176,8 @@ class BasePorts(Struct, frozen=True, kw_only=True):
     """In a cluster, what is recorded becomes Events too."""
     metrics: AgentMetrics
 
+    content: ContainerdContent
+    """Blobs of images, where the runtime is a containerd."""
     tracer: Tracer | None = None
     """Makes spans, if the configuration asks for traces."""
 
@@ -232,6 +235,8 @@ class Ports(Struct, frozen=True, kw_only=True):
     storage: Callable[[], Awaitable[int | None]]
     """The size of the filesystem with the root directory."""
     metrics: AgentMetrics
+    content: ContainerdContent | None = None
+    """Blobs of images; None where there is no such thing to ask."""
     host_ips: Callable[[], tuple[str, ...]] = tuple
     """The same as reported in statuses: only where there is an API server."""
     node_taints: Callable[[], tuple[Taint, ...]] = tuple

@@ -18,6 +18,7 @@ from klet.app.settings import AgentSettings
 from klet.app.starting import build_plugin_manager, build_runtime_parts
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.images.board import ImageBoard
+from klet.images.pull_meter import PullMeter
 from klet.images.views import ImageViews
 from klet.logs.rotation import LogManager
 from klet.metrics import AgentMetrics
@@ -104,6 +105,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     summaries: SummaryProvider
     disk: NodeDisk
     """What is on disks, for the summary."""
+    pulls: PullMeter
     images: ImageBoard
     """Those that the runtime has, for the node's status."""
     image_views: ImageViews
@@ -324,6 +326,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         stats=stats,
         summaries=_build_summaries(ports, settings, boards, stats, disk),
         disk=disk,
+        pulls=PullMeter(pulls=boards.running_pulls, content=ports.content, clock=ports.clock),
         images=boards.images,
         image_views=collection.views,
     )

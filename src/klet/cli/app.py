@@ -14,6 +14,7 @@ from klet.aio.wall import WallClock
 from klet.api.klet_v1 import Explanation, InstallReport, UpReport, VersionReport, encode, field_names
 from klet.api.times import Duration, TimeError
 from klet.cli.client import AgentClient
+from klet.cli.image_app import add_image_commands
 from klet.cli.install.machine_files import machine_files
 from klet.cli.keepers import advise
 from klet.cli.node.node import find_node
@@ -382,3 +383,6 @@ def _is_json(output: str) -> bool:
     if output not in {"", "json"}:
         raise typer.BadParameter(f"-o {output}: only json is possible here")
     return output == "json"
+
+
+add_image_commands(app, _client)

@@ -10,9 +10,10 @@ from urllib.parse import quote, urlencode
 
 from msgspec import Struct
 
-from klet.api import klet_v1
+from klet.api import klet_v1, klet_v1_images
 from klet.api.codec import DecodeError, decode
-from klet.api.klet_v1 import Explanation, NodeExplanation, PodListing, RecordedPods, Why
+from klet.api.klet_v1 import Explanation, NodeExplanation, PodListing, PullEntry, PullListing, RecordedPods, Why
+from klet.api.klet_v1_images import ImageGcPreview, NodeImageListing
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.version import __version__
@@ -20,6 +21,7 @@ from klet.version import __version__
 T = TypeVar("T", bound=Struct)
 
 CALL_TIMEOUT = 10.0
+CONFIGURATION = "/configz"
 
 
 class AgentError(KletError):
@@ -28,6 +30,19 @@ class AgentError(KletError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class RuntimeSockets(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where an agent reaches its runtime, in the words of KubeletConfiguration."""
+
+    container_runtime_endpoint: str = ""
+    image_service_endpoint: str = ""
+
+
+class ShownConfiguration(Struct, frozen=True):
+    """`/configz`, as much of it as commands need."""
+
+    kubeletconfig: RuntimeSockets = RuntimeSockets()
 
 
 class AgentUnavailable(KletError):
@@ -84,6 +99,27 @@ class AgentClient:
     def recorded_pods(self) -> RecordedPods:
         """Return the pods that there are records about, also those that are gone."""
         return self._read(RecordedPods, klet_v1.EXPLAIN)
+
+    def pulls(self) -> tuple[PullEntry, ...]:
+        """Return the images that are being pulled. An agent that is older than this command has nothing to say."""
+        try:
+            return _decode(PullListing, klet_v1.PULLS, self._get(klet_v1.PULLS)).pulls
+        except AgentError as error:
+            if error.status != http.client.NOT_FOUND:
+                raise
+            return ()
+
+    def images(self) -> NodeImageListing:
+        """Return the images of the runtime, and who uses them."""
+        return self._read(NodeImageListing, klet_v1_images.IMAGES)
+
+    def preview_collection(self) -> ImageGcPreview:
+        """Return what image garbage collection would do now."""
+        return self._read(ImageGcPreview, klet_v1_images.IMAGE_GC)
+
+    def runtime_sockets(self) -> RuntimeSockets:
+        """Return where the agent reaches its runtime."""
+        return self._read(ShownConfiguration, CONFIGURATION).kubeletconfig
 
     def logs(self, namespace: str, pod: str, container: str, query: Mapping[str, str]) -> Iterator[bytes]:
         """Yield pieces of a container's log as they arrive."""

@@ -10,12 +10,14 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from klet.api.codec import encode, to_builtins
+from klet.api.klet_v1 import PullEntry
 from klet.api.pod import Pod
 from klet.cli.client import AgentClient
 from klet.cli.journal_feed import JournalFeed
 from klet.cli.json_text import as_json_text
 from klet.cli.names import choose_container, container_names, find_pod, parse_reference
 from klet.cli.pod_table import build_row, column_widths, pod_columns, pod_header, render_lines, render_table
+from klet.cli.pull_words import PodName, pulls_by_pod
 from klet.model.foreign_text import as_terminal_text
 
 WATCH_SECONDS = 1.0
@@ -43,7 +45,8 @@ def print_pods(client: AgentClient, *, namespace: str | None, form: PodFormat, c
         is_json = form is PodFormat.JSON
         _write(as_json_text(encode(listing)) if is_json else _as_yaml_text(to_builtins(listing)))
         return
-    rows = _rows(client, namespace=namespace, is_wide=form is PodFormat.WIDE, clock=clock)
+    pulls = pulls_by_pod(client.pulls())
+    rows = _rows(client, pulls, namespace=namespace, is_wide=form is PodFormat.WIDE, clock=clock)
     if rows:
         _write(render_table(pod_header(is_wide=form is PodFormat.WIDE), list(rows.values())))
     else:
@@ -57,7 +60,8 @@ def watch_pods(client: AgentClient, *, namespace: str | None, is_wide: bool, clo
     header = pod_header(is_wide=is_wide)
     with JournalFeed(client=client, since=clock.now()) as feed:
         while True:
-            rows = _rows(client, namespace=namespace, is_wide=is_wide, clock=clock)
+            # The progress of a pull is left out: it would be news every second.
+            rows = _rows(client, {}, namespace=namespace, is_wide=is_wide, clock=clock)
             # An age changes all the time and is no news.
             news = [row for uid, row in rows.items() if _without_age(shown.get(uid)) != _without_age(row)]
             if news:
@@ -103,11 +107,23 @@ def _as_yaml_text(value: object) -> str:
     return str(yaml.safe_dump(value, sort_keys=False))
 
 
-def _rows(client: AgentClient, *, namespace: str | None, is_wide: bool, clock: Instants) -> dict[str, list[str]]:
+def _rows(
+    client: AgentClient,
+    pulls: Mapping[PodName, PullEntry],
+    *,
+    namespace: str | None,
+    is_wide: bool,
+    clock: Instants,
+) -> dict[str, list[str]]:
     pods = sorted(
         _of_namespace(client.all_pods(), namespace), key=lambda pod: (pod.metadata.namespace, pod.metadata.name)
     )
-    return {pod.metadata.uid: pod_columns(build_row(pod, now=clock.now()), is_wide=is_wide) for pod in pods}
+    now = clock.now()
+    rows = {}
+    for pod in pods:
+        row = build_row(pod, now=now, pull=pulls.get((pod.metadata.namespace, pod.metadata.name)))
+        rows[pod.metadata.uid] = pod_columns(row, is_wide=is_wide)
+    return rows
 
 
 def _of_namespace(pods: tuple[Pod, ...], namespace: str | None) -> tuple[Pod, ...]:

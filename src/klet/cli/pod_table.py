@@ -6,10 +6,12 @@ from datetime import datetime
 from msgspec import Struct
 
 from klet.api.container_status import ContainerState, ContainerStatus
+from klet.api.klet_v1 import PullEntry
 from klet.api.pod import Pod
 from klet.api.pod_annotations import SEEN_ANNOTATION
 from klet.api.times import Time, TimeError
 from klet.cli.durations import age, human_duration
+from klet.cli.pull_words import brief_pull
 
 NONE = "<none>"
 GAP = 3
@@ -30,18 +32,20 @@ class PodRow(Struct, frozen=True, kw_only=True):
     images: str
 
 
-def build_row(pod: Pod, *, now: datetime) -> PodRow:
+def build_row(pod: Pod, *, now: datetime, pull: PullEntry | None = None) -> PodRow:
+    """Return the row; `pull` is what the pod waits for."""
     sidecars = _sidecars(pod)
     # A sidecar counts once it is ready; an init container that runs once never does.
     ready = sum(status.ready for status in pod.status.container_statuses) + sum(
         status.ready for status in pod.status.init_container_statuses if status.name in sidecars
     )
     total = len(pod.spec.containers) + len(sidecars)
+    word = pod_status_word(pod)
     return PodRow(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         ready=f"{ready}/{total}",
-        status=pod_status_word(pod),
+        status=word if pull is None or word == "Terminating" else f"{word} ({brief_pull(pull)})",
         restarts=_restarts(pod, now=now),
         ip=pod.status.pod_ip or NONE,
         age=age(_born(pod), now=now),

@@ -42,6 +42,10 @@ class CommandProgress(Protocol):
         """Show what the command waits for, on a terminal only; an empty text removes it."""
         ...
 
+    def milestone(self, text: str) -> None:
+        """Show how far something long is, but not on a terminal, where `waiting` shows it all the time."""
+        ...
+
 
 class PlainProgress:
     """Lines on standard error, one for each thing that is done."""
@@ -73,6 +77,9 @@ class PlainProgress:
 
     def waiting(self, text: str) -> None:
         """Show nothing: repeated lines are no help in a log."""
+
+    def milestone(self, text: str) -> None:
+        self.show(text)
 
     def _since(self, began: float) -> str:
         return exact_duration(timedelta(seconds=self._clock.monotonic() - began))
@@ -119,6 +126,9 @@ class TerminalProgress:
             self._status.start()
         else:
             self._status.update(_plain(text))
+
+    def milestone(self, text: str) -> None:
+        """Show nothing: it is in the line below."""
 
     def _line(self, mark: str, title: str, result: str, began: float) -> None:
         took = exact_duration(timedelta(seconds=self._clock.monotonic() - began))

@@ -9,19 +9,27 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from klet.aio.clock import Clock
-from klet.api.klet_v1 import CauseRecord, Why
+from klet.api.klet_v1 import CauseRecord, PullEntry, Why
 from klet.api.pod import Pod
 from klet.cli.apply_plan import PodKey
 from klet.cli.client import AgentError, AgentUnavailable
 from klet.cli.manifests import DIGEST_ANNOTATION
 from klet.cli.names import manifest_name
 from klet.cli.progress import CommandProgress
+from klet.cli.pull_words import percent_of, pulls_by_pod
 from klet.cli.timeline import render_record
 from klet.cli.verdict import NOT_THERE, Broken, Done, Pending, Verdict, judge_pod, name_cause
 from klet.model.reasons import Reason
 
 LOOK_SECONDS = 0.5
 """Between two looks when the journal has no new record; every record is a reason to look at once."""
+
+FIRST_MILESTONE = 10
+"""Seconds of a pull before it is reported where there is no terminal: most are shorter."""
+UNKNOWN_MILESTONE = 30
+"""Seconds between two such reports of a pull of which nothing but the time is known."""
+QUARTER = 25
+"""Percent between two of one that is measured."""
 
 SETTLE_SECONDS = 1.0
 """How long a pod has to stay ready without a restart: one that ends at once is ready for an instant too."""
@@ -63,6 +71,8 @@ class PodLister(Protocol):
     def pods(self) -> tuple[Pod, ...]: ...
 
     def why(self, namespace: str, name: str) -> tuple[Why, ...]: ...
+
+    def pulls(self) -> tuple[PullEntry, ...]: ...
 
 
 class RecordFeed(Protocol):
@@ -142,11 +152,11 @@ class PodWaiter:
         while True:
             verdicts = self.look(awaited)
             now = self._clock.monotonic()
-            open_ones = {key.label: one for key, one in self._followed.items() if not one.has_settled(now)}
+            open_ones = {key: one for key, one in self._followed.items() if not one.has_settled(now)}
             if not open_ones or now >= deadline:
                 self._progress.waiting("")
                 return {key: self._with_cause(key, verdict) for key, verdict in verdicts.items()}
-            self._progress.waiting(f"Waiting for {', '.join(open_ones)}")
+            self._progress.waiting(f"Waiting for {', '.join(self._describe_waits(open_ones))}")
             ends = [end for one in open_ones.values() if (end := one.settles_at(now)) is not None]
             self.show_records(min(LOOK_SECONDS, max(0.0, min([deadline, *ends]) - now)))
 
@@ -179,6 +189,20 @@ class PodWaiter:
                 self._progress.show(f"{key.label}: {render_record(record)}")
             elif followed is not None and (line := brief_line(record)) and followed.is_news(line):
                 self._progress.show(f"{key.label}: {line}")
+
+    def _describe_waits(self, open_ones: Mapping[PodKey, FollowedPod]) -> list[str]:
+        """Return the pods that are waited for, each with how far its pull is."""
+        try:
+            pulls = pulls_by_pod(self._pods.pulls())
+        except (AgentError, AgentUnavailable):
+            pulls = {}
+        labels = []
+        for key, followed in open_ones.items():
+            pull = pulls.get((key.namespace, followed.name))
+            labels.append(key.label if pull is None else f"{key.label} (pulling {pull.image}: {pull.summary})")
+            if pull is not None and (reached := milestone_of(pull)) and followed.is_news(reached):
+                self._progress.milestone(f"{key.label}: pulling {pull.image}: {pull.summary}")
+        return labels
 
     def _with_cause(self, key: PodKey, verdict: Verdict) -> Verdict:
         """Return a vague verdict with the cause that `klet explain` shows."""
@@ -235,6 +259,19 @@ def _restarts(pod: Pod | None) -> int:
         return 0
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     return sum(status.restart_count for status in statuses)
+
+
+def milestone_of(pull: PullEntry) -> str:
+    """Return the quarter that a pull has reached, and while nothing is known of it, the half minute.
+
+    Equal texts are one milestone. A pull of a few seconds has none.
+    """
+    if pull.elapsed_seconds < FIRST_MILESTONE:
+        return ""
+    percent = percent_of(pull)
+    if percent is None:
+        return f"{pull.image} {pull.since} {pull.elapsed_seconds // UNKNOWN_MILESTONE}"
+    return f"{pull.image} {pull.since} {percent // QUARTER}/4"
 
 
 def brief_line(record: CauseRecord) -> str | None:

@@ -64,15 +64,7 @@ def symlink(path: str, target: str) -> ImageEntry:
 
 def build_image(*, name: str, layers: Sequence[Sequence[ImageEntry]], config: ImageConfig) -> bytes:
     """Return an image archive; `name` is the full reference, such as klet.local/busybox:1."""
-    tars = [_tar(layer) for layer in layers]
-    config_blob = _json(_image_config(config, tars))
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": _MANIFEST,
-        "config": _descriptor("application/vnd.oci.image.config.v1+json", config_blob),
-        "layers": [_descriptor("application/vnd.oci.image.layer.v1.tar", tar) for tar in tars],
-    }
-    manifest_blob = _json(manifest)
+    manifest_blob, (config_blob, *tars) = image_blobs(layers, config)
     names = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name.rpartition(":")[2]}
     index = {"schemaVersion": 2, "manifests": [{**_descriptor(_MANIFEST, manifest_blob), "annotations": names}]}
     docker = [{"Config": _blob_path(config_blob), "RepoTags": [name], "Layers": [_blob_path(tar) for tar in tars]}]
@@ -85,6 +77,19 @@ def build_image(*, name: str, layers: Sequence[Sequence[ImageEntry]], config: Im
             *(file(path, blob) for path, blob in blobs.items()),
         ]
     )
+
+
+def image_blobs(layers: Sequence[Sequence[ImageEntry]], config: ImageConfig) -> tuple[bytes, Sequence[bytes]]:
+    """Return the manifest of an image, and what it refers to: the configuration, then the layers."""
+    tars = [_tar(layer) for layer in layers]
+    config_blob = _json(_image_config(config, tars))
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": _MANIFEST,
+        "config": _descriptor("application/vnd.oci.image.config.v1+json", config_blob),
+        "layers": [_descriptor("application/vnd.oci.image.layer.v1.tar", tar) for tar in tars],
+    }
+    return _json(manifest), (config_blob, *tars)
 
 
 def build_pause_image(*, name: str = PAUSE_IMAGE, architecture: str = "") -> bytes:

@@ -40,6 +40,18 @@ def repository_of(image: str) -> str:
     return f"{domain}/{path}"
 
 
+def registry_host(repository: str) -> str:
+    """Return the host of a full repository name, without a port or the brackets of an address."""
+    domain = repository.partition("/")[0]
+    host, colon, port = domain.rpartition(":")
+    return (host if colon and port.isdecimal() else domain).strip("[]")
+
+
+def digest_of(image: str) -> str:
+    """Return the digest in a reference; empty without one."""
+    return image.partition("@")[2]
+
+
 def _parse(image: str) -> re.Match[str]:
     match = _REFERENCE.fullmatch(image)
     if match is None or (why := _unusable(match["name"])):

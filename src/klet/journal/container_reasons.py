@@ -28,6 +28,8 @@ QUIET_WORDS: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Waiting that has no reason of its own."""
 LONGEST_WORDS: Final = 160
 _MISSING_SECRETS: Final = "missing pull secrets"
+IMAGE: Final = "image"
+"""The measurement that names an image as the pod does."""
 DEFAULT_PERIOD: Final = 10
 """Seconds between two probes, unless the probe says otherwise."""
 
@@ -116,7 +118,7 @@ def _under_way(container: PodContainer) -> StateReason | None:
         word=str(newest.finding.decision),
         container=container.spec.name,
         message=text,
-        measurements={"image": container.spec.image},
+        measurements={IMAGE: container.spec.image},
         since=newest.at,
         next=following,
     )

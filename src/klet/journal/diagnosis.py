@@ -20,8 +20,10 @@ from klet.journal.pod_reasons import (
     explain_silence,
     explain_stop,
 )
+from klet.journal.pull_reasons import add_progress
 from klet.journal.timeline import ENDINGS, Timeline
 from klet.model.causes import Cause
+from klet.model.pull_progress import PullProgress
 from klet.model.reasons import Reason
 
 FAILURES: Final = (
@@ -64,16 +66,21 @@ def diagnose(
     *,
     node: NodeTroubles = NodeTroubles(),  # noqa: B008 - immutable
     earlier: Pod | None = None,
+    pulls: Sequence[PullProgress] = (),
     now: datetime,
 ) -> Diagnosis:
-    """Return what is wrong with a pod and what it waits for; `earlier` has the same name and has not stopped yet."""
+    """Return what is wrong with a pod and what it waits for.
+
+    `earlier` has the same name and has not stopped yet; `pulls` are those that are under way for the pod.
+    """
     histories = {each.uid: Evidence(each.causes) for each in story.histories}
     newest = Evidence(story.histories[-1].causes) if story.histories else Evidence(())
     if pod is None:
         return _remembered(newest)
     records = histories.get(pod.metadata.uid, Evidence(()))
     state = _state_of(pod)
-    reasons = list(_find_reasons(pod, records, state, node, reboots=story.reboots, now=now))
+    found = _find_reasons(pod, records, state, node, reboots=story.reboots, now=now)
+    reasons = [add_progress(reason, pulls) for reason in found]
     manifest = explain_manifest(newest)
     if manifest is not None:
         reasons.append(manifest)

@@ -16,6 +16,7 @@ from klet.journal.node_diagnosis import NodeState, diagnose_node
 from klet.journal.records import CauseQuery
 from klet.journal.timeline import build_timeline
 from klet.model.causes import Cause
+from klet.model.roles import PullReader
 
 MOST_EXPLAINED: Final = 5000
 """How many records an explanation looks at: a probe that fails every second makes many."""
@@ -64,6 +65,7 @@ class JournalQueries:
         node: NodeHealth,
         node_name: str,
         api_node: Callable[[], Node | None],
+        pulls: PullReader,
         clock: Clock,
     ) -> None:
         self._journal = journal
@@ -72,6 +74,7 @@ class JournalQueries:
         self._node_name = node_name
         self._api_node = api_node
         """The node as the API server has it, if there is one."""
+        self._pulls = pulls
         self._clock = clock
 
     async def records(
@@ -98,6 +101,7 @@ class JournalQueries:
         records = await self._journal.find(query)
         about_node = await self._journal.find(CauseQuery(is_node=True, since=records[0].at)) if records else ()
         story = build_timeline(records, node=about_node)
+        pulls = [pull for pull in await self._pulls.look() if (pull.namespace, pull.pod) == (namespace, name)]
         # The state is read after the records: it may then be newer than the records, but never older.
         pod = self._pods.find(namespace, name)
         leaving = next((each for each in self._pods.terminating() if _is_named(each, namespace, name)), None)
@@ -109,6 +113,7 @@ class JournalQueries:
             story,
             node=NodeTroubles(errors=self._node.errors(), since=self._node.well_at),
             earlier=leaving if pod is not None else None,
+            pulls=pulls,
             now=now,
         )
         return answer_pod(explained_pod(namespace, name, pod or leaving), diagnosis, story, now=now)

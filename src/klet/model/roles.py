@@ -18,6 +18,7 @@ from klet.model.allocation import PodAllocation
 from klet.model.csi import RegisteredDriver
 from klet.model.objects import IssuedToken, ObjectRef
 from klet.model.pods import PodUID
+from klet.model.pull_progress import PullProgress
 from klet.model.runtime import PodRuntimeStatus
 
 S = TypeVar("S", bound=ApiObject)
@@ -57,6 +58,14 @@ class PodsInRuntime(Protocol):
     """Knows what the runtime has of each pod."""
 
     def pods(self) -> Mapping[PodUID, PodRuntimeStatus]: ...
+
+
+class PullReader(Protocol):
+    """Knows the images that are being pulled."""
+
+    async def look(self) -> tuple[PullProgress, ...]:
+        """Return how far each pull is, the oldest first."""
+        ...
 
 
 class RestartCounts(Protocol):

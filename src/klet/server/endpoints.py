@@ -23,6 +23,7 @@ from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
 from klet.server.routes.node_logs import NodeLogRoutes
 from klet.server.routes.pods import PodRoutes
+from klet.server.routes.pulls import PullRoutes
 from klet.server.routes.stats import StatsRoutes
 from klet.server.routes.streams import StreamRoutes
 from klet.server.routes.usage import UsageRoutes
@@ -38,6 +39,7 @@ Routes: TypeAlias = (
     | UsageRoutes
     | CheckpointRoutes
     | KletRoutes
+    | PullRoutes
     | ImageRoutes
     | NodeLogRoutes
     | DebugRoutes
@@ -57,6 +59,7 @@ R = TypeVar(
     UsageRoutes,
     CheckpointRoutes,
     KletRoutes,
+    PullRoutes,
     ImageRoutes,
     NodeLogRoutes,
     DebugRoutes,
@@ -351,6 +354,12 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
                 _GET,
                 _by(KletRoutes, KletRoutes.explain_pod),
                 "why a pod is as it is",
+            ),
+            KubeletEndpoint(
+                (klet_v1.PULLS,),
+                _GET,
+                _by(PullRoutes, PullRoutes.list_pulls),
+                "how far the images are that are being pulled",
             ),
             KubeletEndpoint(
                 (klet_v1_images.IMAGES,),

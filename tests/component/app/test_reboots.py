@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from klet.aio.clock import LoopClock
 from klet.api.handlers import ExecAction, Probe
 from klet.api.pod import Pod, PodStatus
+from klet.images.pull_meter import PullMeter
+from klet.images.running_pulls import RunningPulls
 from klet.journal.queries import JournalQueries
 from klet.model.causes import Cause
 from klet.model.pods import PodUID
@@ -415,6 +417,7 @@ def test_explain_says_that_the_container_restarted_because_the_node_rebooted():
                 node=agent.runtime,
                 node_name="node",
                 api_node=lambda: None,
+                pulls=PullMeter(pulls=RunningPulls(), content=None, clock=machine.clock),
                 clock=machine.clock,
             )
             answer = await queries.explain(namespace="default", name="pod")

@@ -12,6 +12,7 @@ from klet.server.endpoints import ENDPOINT_GROUPS, EndpointSupport, HandlerSwitc
 from klet.server.listener import HealthListener, ListenAddress, ReadOnlyListener, listen_on
 from klet.server.routes.images import ImageRoutes
 from klet.server.routes.klet import KletRoutes
+from klet.server.routes.pulls import PullRoutes
 
 VALUES = {"namespace": "default", "pod": "web", "container": "main", "uid": "web-uid"}
 VALUES |= {"path": "messages", "profile": "cmdline"}
@@ -47,7 +48,12 @@ def right_of(group, method):
 
 def all_routes(kubelet):
     """Also those of klet's own API, which no port has."""
-    return (*kubelet.routes, KletRoutes(pods=kubelet.pods, journal=None), ImageRoutes(images=None))
+    own = (
+        KletRoutes(pods=kubelet.pods, journal=None),
+        PullRoutes(pulls=None, clock=None),
+        ImageRoutes(images=None),
+    )
+    return (*kubelet.routes, *own)
 
 
 async def ask(session, rows):

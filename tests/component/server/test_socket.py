@@ -8,7 +8,7 @@ import socket
 import stat
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from klet.api.klet_v1 import (
     Explanation,
     NodeExplanation,
     PodListing,
+    PullListing,
     RecordedPods,
 )
 from klet.api.klet_v1_images import (
@@ -44,6 +45,7 @@ from klet.errors import KletError
 from klet.host.inotify import ChangeKind, DirectoryChange, watch_directory
 from klet.metrics import MetricRegistry
 from klet.model.log_query import LogQuery
+from klet.model.pull_progress import PullProgress, PullStage
 from klet.model.runtime import ContainerId
 from klet.server.listener import ListenError, SocketListener
 from klet.server.metrics import register_health
@@ -51,6 +53,7 @@ from klet.server.routes.health import HealthCheck, HealthRoutes
 from klet.server.routes.images import ImageRoutes
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.pods import PodRoutes
+from klet.server.routes.pulls import PullRoutes
 from klet.testing.builders import make_pod
 from klet.testing.strict import decode_strictly
 
@@ -139,6 +142,25 @@ class Journal:
         return RecordedPods(node_name="n1")
 
 
+class Pulls:
+    """One pull that is measured, and one that only has a time."""
+
+    async def look(self) -> tuple[PullProgress, ...]:
+        known = PullProgress(
+            image="app:1",
+            namespace="default",
+            pod="web",
+            since=NOW,
+            elapsed=timedelta(seconds=4),
+            stage=PullStage.FETCHING,
+            fetched=1 << 20,
+            total=4 << 20,
+            rate=1024.0,
+            left=timedelta(seconds=3072),
+        )
+        return (known, PullProgress(image="b", namespace="x", pod="y", since=NOW, elapsed=timedelta(seconds=1)))
+
+
 class Images:
     """One image that nobody uses; or an error."""
 
@@ -167,6 +189,7 @@ class Bench:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.pods, self.logs, self.health, self.journal = Pods(), Logs(), Health(), Journal()
+        self.pulls = Pulls()
         self.images = Images()
         self.listener = SocketListener(
             path=path,
@@ -174,6 +197,7 @@ class Bench:
                 PodRoutes(pods=self.pods, logs=self.logs),
                 HealthRoutes(checks=self.health.checks(), metrics=register_health(MetricRegistry())),
                 KletRoutes(pods=self.pods, journal=self.journal),
+                PullRoutes(pulls=self.pulls, clock=SystemClock()),
                 ImageRoutes(images=self.images),
             ),
             clock=SystemClock(),
@@ -432,6 +456,19 @@ async def test_cause_records_can_be_followed_until_the_client_leaves(bench):
 
 async def test_what_is_not_there(bench):
     assert (await bench.get("/nothing"))[0] == 404
+
+
+async def test_the_pulls_that_are_under_way(bench):
+    status, body = await bench.get("/klet/v1/pulls")
+    listing = decode_strictly(PullListing, body.encode())
+    known, unknown = listing.pulls
+    assert status == 200
+    assert (known.image, known.namespace, known.pod, known.stage) == ("app:1", "default", "web", "fetching")
+    assert (known.fetched_bytes, known.total_bytes) == (1 << 20, 4 << 20)
+    assert (known.bytes_per_second, known.seconds_left) == (1024.0, 3072.0)
+    assert known.summary == "1.0 MiB of 4.0 MiB (25 %), 1.0 KiB/s, 51m12s left"
+    assert (unknown.stage, unknown.fetched_bytes, unknown.seconds_left) == ("unknown", None, None)
+    assert unknown.summary == "for 1s"
 
 
 async def test_images_and_the_preview_of_their_collection_are_served_as_they_are_declared(bench):

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from klet.api.klet_v1 import CauseRecord, CauseSubject, Why
+from klet.api.klet_v1 import CauseRecord, CauseSubject, PullEntry, Why
 from klet.api.pod import PodCondition
 from klet.cli.apply_plan import PodKey
 from klet.cli.client import AgentError, AgentUnavailable
@@ -17,8 +17,9 @@ WEB = AppliedPod(PodKey("default", "web"), "d1")
 class Lister:
     """Gives one answer after the other; the last one stays."""
 
-    def __init__(self, *answers, why=()):
+    def __init__(self, *answers, why=(), pulling=((),)):
         self.answers = list(answers)
+        self.pulling = list(pulling)
         self.causes = why
         self.asked = []
 
@@ -27,6 +28,9 @@ class Lister:
         if isinstance(self.causes, Exception):
             raise self.causes
         return self.causes
+
+    def pulls(self):
+        return self.pulling.pop(0) if len(self.pulling) > 1 else self.pulling[0]
 
     def pods(self):
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -52,7 +56,7 @@ class Passing:
 
 class Lines:
     def __init__(self):
-        self.said = []
+        self.said, self.waits, self.milestones = [], [], []
 
     def show(self, text):
         self.said.append(text)
@@ -61,7 +65,10 @@ class Lines:
         self.said.append(f"error: {text}")
 
     def waiting(self, text):
-        pass
+        self.waits.append(text)
+
+    def milestone(self, text):
+        self.milestones.append(text)
 
 
 def waiter(pods, feed, *, is_verbose=False):
@@ -305,3 +312,55 @@ def test_every_failure_is_a_trouble_except_that_of_a_start():
     failures = {reason for reason in Reason if reason.name.startswith("FAILED_")}
     assert failures < TROUBLES
     assert Reason.FAILED not in TROUBLES
+
+
+def pull(*, elapsed, fetched=None, name="web-node"):
+    known = {} if fetched is None else {"stage": "fetching", "fetched_bytes": fetched, "total_bytes": 100}
+    return PullEntry(
+        image="app:1",
+        namespace="default",
+        pod=name,
+        since=datetime(2030, 1, 1, tzinfo=UTC),
+        elapsed_seconds=elapsed,
+        summary=f"summary of {fetched}",
+        **known,
+    )
+
+
+def test_what_is_waited_for_names_the_pull_and_how_far_it_is(web):
+    pending = web(phase="Pending")
+    pending = replace(pending, metadata=replace(pending.metadata, name="web-node"))
+    lister = Lister((pending,), pulling=[(pull(elapsed=1, fetched=5), pull(elapsed=1, name="other")), ()])
+    waiting, lines = waiter(lister, Passing())
+    waiting.wait([WEB], seconds=0.9)
+    assert lines.waits == ["Waiting for web (pulling app:1: summary of 5)", "Waiting for web", ""]
+    assert lines.milestones == []
+
+
+def test_a_long_pull_is_a_line_for_each_quarter_where_there_is_no_terminal(web):
+    pending = web(phase="Pending")
+    pending = replace(pending, metadata=replace(pending.metadata, name="web-node"))
+    looks = [(pull(elapsed=second, fetched=2 * second),) for second in range(5, 50)]
+    waiting, lines = waiter(Lister((pending,), pulling=looks), Passing())
+    waiting.wait([WEB], seconds=0.5 * 44.5)
+    assert lines.milestones == [f"web: pulling app:1: summary of {fetched}" for fetched in (20, 26, 50, 76)]
+
+
+def test_a_long_pull_of_which_nothing_is_known_is_a_line_each_half_minute(web):
+    pending = web(phase="Pending")
+    pending = replace(pending, metadata=replace(pending.metadata, name="web-node"))
+    looks = [(pull(elapsed=second),) for second in range(5, 65)]
+    waiting, lines = waiter(Lister((pending,), pulling=looks), Passing())
+    waiting.wait([WEB], seconds=0.5 * 59.5)
+    assert len(lines.milestones) == 3
+
+
+@pytest.mark.parametrize("failure", [AgentUnavailable("down"), AgentError(500, "broken")])
+def test_pulls_that_cannot_be_read_are_left_out(web, failure):
+    class Failing(Lister):
+        def pulls(self):
+            raise failure
+
+    waiting, lines = waiter(Failing((web(phase="Pending"),)), Passing())
+    waiting.wait([WEB], seconds=0.4)
+    assert lines.waits == ["Waiting for web", ""]

@@ -28,6 +28,13 @@ def as_sent(answer):
     return json.loads(body)
 
 
+class NoPulls:
+    """Nothing is being pulled."""
+
+    async def look(self):
+        return ()
+
+
 class Pods:
     """The pods that the agent has."""
 
@@ -58,6 +65,7 @@ async def explain(tmp_path):
             ),
             node_name="node",
             api_node=lambda: None,
+            pulls=NoPulls(),
             clock=clock,
         )
         for pod, decision in decisions:
@@ -128,6 +136,7 @@ async def test_the_node(tmp_path):
         node=SimpleNamespace(errors=tuple, network_error=lambda: "no plugin", well_at=clock.now(), has_answered=True),
         node_name="n1",
         api_node=lambda: Node(metadata=ObjectMeta(name="n1"), status=NodeStatus(conditions=(condition,))),
+        pulls=NoPulls(),
         clock=clock,
     )
     reported = as_sent(await view.explain_node())
@@ -185,6 +194,7 @@ async def test_answers_are_written_byte_for_byte_as_version_1_has_them(tmp_path)
         ),
         node_name="n1",
         api_node=lambda: Node(metadata=ObjectMeta(name="n1"), status=NodeStatus(conditions=(condition,))),
+        pulls=NoPulls(),
         clock=clock,
     )
     answers = {

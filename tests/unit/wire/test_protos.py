@@ -7,6 +7,7 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 
 from klet.wire import (
+    containerd_content_pb2,
     containerd_events_pb2,
     containerd_events_service_pb2,
     containerd_images_pb2,
@@ -33,6 +34,7 @@ MODULES = {
     "health_v1": [health_v1_pb2],
     "pluginregistration_v1": [pluginregistration_v1_pb2],
     "podresources_v1": [podresources_v1_pb2],
+    "containerd_content": [containerd_content_pb2],
     "containerd_events": [
         containerd_types_pb2,
         containerd_events_pb2,

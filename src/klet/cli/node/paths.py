@@ -66,6 +66,11 @@ class NodePaths(Struct, frozen=True):
         return self.configuration / "klet.yaml"
 
     @property
+    def registries(self) -> Path:
+        """What containerd is told about registries: mirrors, certificates (certs.d). Its files are the user's."""
+        return self.configuration / "certs.d"
+
+    @property
     def pki(self) -> Path:
         """Keys and certificates: of the agent, of who may use its API, and of the authority of both."""
         return self.state / "pki"

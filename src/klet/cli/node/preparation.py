@@ -139,7 +139,14 @@ class NodePreparation:
     def _record(self) -> NodeRecord:
         paths, names = self._node.paths, self._node.names
         forget_earlier_boot(self._node)
-        for directory in (paths.configuration, paths.cni_configuration, paths.manifests, paths.logs, paths.pids):
+        for directory in (
+            paths.configuration,
+            paths.cni_configuration,
+            paths.registries,
+            paths.manifests,
+            paths.logs,
+            paths.pids,
+        ):
             directory.mkdir(parents=True, exist_ok=True)
         for directory in (paths.pod_logs, paths.kubelet_root, paths.containerd_root, paths.images):
             directory.mkdir(parents=True, exist_ok=True)
@@ -187,6 +194,7 @@ class NodePreparation:
                 restrict_oom_score_adj=not has_capability(CAP_SYS_RESOURCE),
                 runtimes=_more_runtimes(programs),
                 runtime_root=paths.runc_root,
+                registry_dir=paths.registries,
             )
         )
         _write_if_changed(paths.containerd_configuration, configuration)

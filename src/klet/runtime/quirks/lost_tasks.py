@@ -23,8 +23,6 @@ from klet.wire.methods import Method, RequestT, ResponseT, method_of
 
 logger = logging.getLogger(__name__)
 
-NAMESPACE = (("containerd-namespace", "k8s.io"),)
-"""The metadata of every call to containerd's own services."""
 ANSWERS_WITHIN = timedelta(seconds=10)
 ATTEMPTS = 20
 PAUSE = timedelta(milliseconds=50)

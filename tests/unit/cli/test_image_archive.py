@@ -1,0 +1,211 @@
+"""What is in an image archive, and what is said of one that is damaged or made to do harm."""
+
+import bz2
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import tarfile
+
+import pytest
+
+from klet.cli.image_archive import (
+    LONGEST_DOCUMENT,
+    LONGEST_HEADER,
+    LONGEST_REST,
+    BadArchive,
+    decompressed,
+    full_name,
+    read_archive,
+    read_rest,
+)
+from klet.host.images import ImageConfig, build_image, file
+
+BUILT = build_image(name="klet.local/app:1", layers=[[file("a", b"x" * 5000)]], config=ImageConfig())
+
+
+def tar(*members):
+    """An archive of (name, content) or of TarInfos."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for member in members:
+            if isinstance(member, tarfile.TarInfo):
+                archive.addfile(member)
+                continue
+            name, content = member
+            data = content if isinstance(content, bytes) else json.dumps(content).encode()
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+BLOB = b"some content"
+DIGEST = hashlib.sha256(BLOB).hexdigest()
+BLOB_MEMBER = (f"blobs/sha256/{DIGEST}", BLOB)
+
+
+def index(**annotations):
+    return ("index.json", {"manifests": [{"digest": f"sha256:{DIGEST}", "annotations": annotations}]})
+
+
+def docker(*tags, config="c.json", layers=("l/layer.tar",)):
+    return ("manifest.json", [{"Config": config, "RepoTags": list(tags), "Layers": list(layers)}])
+
+
+REF = "org.opencontainers.image.ref.name"
+FULL = "io.containerd.image.name"
+
+
+def read(data, **more):
+    source = decompressed(io.BufferedReader(io.BytesIO(data)))
+    found = read_archive(source, **more)
+    read_rest(source)
+    return found
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(BUILT, id="as it is"),
+        pytest.param(gzip.compress(BUILT), id="gzip"),
+        pytest.param(bz2.compress(BUILT), id="bzip2"),
+        pytest.param(lzma.compress(BUILT), id="xz"),
+        pytest.param(BUILT + b"\0" * 100_000, id="padding behind it"),
+    ],
+)
+def test_an_archive_that_klet_builds(data):
+    found = read(data)
+    assert found.names == ("klet.local/app:1",)
+    assert found.blobs == 3
+
+
+@pytest.mark.parametrize(
+    ("members", "base_name", "names"),
+    [
+        pytest.param([index(**{REF: "registry.test/app:2"}), BLOB_MEMBER], "", ("registry.test/app:2",), id="OCI"),
+        pytest.param([BLOB_MEMBER, index(**{REF: "2"})], "app", ("docker.io/library/app:2",), id="OCI with a tag only"),
+        pytest.param(
+            [index(**{REF: "1", FULL: "klet.local/app:1"}), BLOB_MEMBER], "", ("klet.local/app:1",), id="containerd's"
+        ),
+        pytest.param(
+            [("c.json", {}), ("l/layer.tar", b""), docker("busybox:1", "localhost:5000/b")],
+            "",
+            ("docker.io/library/busybox:1", "localhost:5000/b:latest"),
+            id="docker save",
+        ),
+        pytest.param(
+            [("./c.json", {}), ("./l/layer.tar", b""), docker("busybox:1")],
+            "",
+            ("docker.io/library/busybox:1",),
+            id="paths that begin with a dot",
+        ),
+    ],
+)
+def test_names(members, base_name, names):
+    assert read(tar(*members), base_name=base_name).names == names
+
+
+def special(kind):
+    info = tarfile.TarInfo("x")
+    info.type = kind
+    return info
+
+
+def sparse():
+    """A member in the sparse format of PAX, whose map would be read at once."""
+    info = tarfile.TarInfo("x")
+    info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "5"}
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(info)
+    return buffer.getvalue()
+
+
+def long_header():
+    """A PAX header that says it is longer than any memory."""
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.XHDTYPE, 1 << 40
+    return info.tobuf(tarfile.GNU_FORMAT) + b"5 a=b" * 1000
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        pytest.param(b"", "no tar archive", id="nothing"),
+        pytest.param(b"no archive at all" * 100, "no tar archive", id="text"),
+        pytest.param(gzip.compress(BUILT)[:-200], "no tar archive", id="a compressed one that ends early"),
+        pytest.param(BUILT[:6000], "no tar archive", id="one that ends early"),
+        pytest.param(gzip.compress(b"x" * 5000), "no tar archive", id="something else, compressed"),
+        pytest.param(tar(("x", b"")), "neither index.json nor manifest.json", id="another archive"),
+        pytest.param(tar(("blobs/sha256/" + "0" * 64, b"x")), "is damaged", id="a blob with another digest"),
+        pytest.param(tar(index(**{REF: "a/b:1"})), "which is not in the archive", id="a blob that is missing"),
+        pytest.param(tar(docker("a:1")), "'c.json', which is not in the archive", id="a configuration that is missing"),
+        pytest.param(tar(BLOB_MEMBER, index()), "none of its images has a name", id="no name"),
+        pytest.param(tar(BLOB_MEMBER, index(**{REF: "1"})), "has a tag only, '1'", id="a tag only"),
+        pytest.param(tar(BLOB_MEMBER, index(**{REF: "A/B:1"})), "index.json: couldn't parse", id="a name that is none"),
+        pytest.param(tar(("index.json", b"{")), "index.json cannot be read", id="no JSON"),
+        pytest.param(tar(("index.json", b"[" * 100_000)), "index.json cannot be read", id="deeply nested"),
+        pytest.param(tar(("index.json", {"manifests": 5})), "index.json cannot be read", id="another shape"),
+        pytest.param(tar(("manifest.json", [{}] * 1001)), "more than 1000 images", id="too many images"),
+        pytest.param(
+            tar(("index.json", b" " * (LONGEST_DOCUMENT + 1))), f"may have {LONGEST_DOCUMENT}", id="a long document"
+        ),
+        pytest.param(tar(("../x", b"")), "leads out of the archive", id="a path to the directory above"),
+        pytest.param(tar(("/etc/passwd", b"")), "leads out of the archive", id="an absolute path"),
+        pytest.param(tar(special(tarfile.CHRTYPE)), "neither a file nor a directory", id="a device"),
+        pytest.param(tar(special(tarfile.FIFOTYPE)), "neither a file nor a directory", id="a pipe"),
+        pytest.param(tar(special(tarfile.GNUTYPE_SPARSE)), "sparse file", id="a sparse file"),
+        pytest.param(sparse(), "sparse file", id="a sparse file in the newer form"),
+        pytest.param(
+            b"\x28\xb5\x2f\xfd" + b"x" * 100, "compressed with zstd", id="a form of compression that is not known"
+        ),
+        pytest.param(long_header(), f"may have {LONGEST_HEADER}", id="a header without an end"),
+    ],
+)
+def test_archives_that_are_refused(data, says):
+    with pytest.raises(BadArchive, match=r"^[^\n]*$") as raised:
+        read(data)
+    assert says in str(raised.value)
+    assert len(str(raised.value)) < 2000
+
+
+def test_what_has_no_space_is_refused_before_it_is_read():
+    with pytest.raises(BadArchive, match="free on the disk"):
+        read(BUILT, space=1000)
+
+
+class Endless:
+    """An archive behind which something follows without an end."""
+
+    def __init__(self, start):
+        self._start = io.BytesIO(start)
+        self.given = 0
+
+    def read(self, size):
+        piece = self._start.read(size) or b"\0" * size
+        self.given += len(piece)
+        return piece
+
+
+def test_what_follows_without_an_end_is_refused():
+    source = Endless(BUILT)
+    assert read_archive(source).names == ("klet.local/app:1",)
+    with pytest.raises(BadArchive, match="follow the end"):
+        read_rest(source)
+    assert source.given < LONGEST_REST + (4 << 20)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("busybox", "docker.io/library/busybox:latest"),
+        ("busybox:1", "docker.io/library/busybox:1"),
+        ("team/app:1", "docker.io/team/app:1"),
+        ("localhost:5000/app", "localhost:5000/app:latest"),
+        (f"registry.test/app@sha256:{'a' * 64}", f"registry.test/app@sha256:{'a' * 64}"),
+    ],
+)
+def test_full_names(name, expected):
+    assert full_name(name, "x") == expected
