@@ -8,6 +8,7 @@ is opened does not count by itself: what changes next is the file's new name, or
 """
 
 import os
+import runpy
 import signal
 import sys
 import threading
@@ -15,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from klet.__main__ import main
 from klet.host.mounts import MOUNT_EVENT, UNMOUNT_EVENT
 
 _PATHS: Final[Mapping[str, tuple[tuple[int, int | None], ...]]] = {
@@ -84,12 +84,12 @@ def _target(descriptor: int) -> str:
         return ""
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> None:
     number, directories, *rest = arguments
     sys.addaudithook(Killer(number=int(number), below=directories.split(os.pathsep)).hear)
     sys.argv = ["klet", *rest]
-    return main()
+    runpy.run_module("klet", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:]))
+    run(sys.argv[1:])

@@ -39,7 +39,7 @@ from klet.testing.control_plane.programs import (
     why_impossible,
 )
 
-PATIENCE = timedelta(seconds=40)
+PATIENCE = timedelta(seconds=90)
 HEARTBEAT = timedelta(seconds=2)
 FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
 

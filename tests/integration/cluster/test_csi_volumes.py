@@ -172,7 +172,7 @@ async def test_an_agent_that_is_killed_in_a_call_leaves_nothing(ready, api, node
         await api.until_running(name)
         storage.driver.faults.add(hang)
         await api.client.delete(Pod, name, "default", grace=0)
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(90):
         await storage.driver.faults.reached.wait()
     await agent.kill()
     storage.driver.faults.release()

@@ -53,4 +53,4 @@ def test_a_path_is_found_whatever_it_begins_at(tmp_path):
         assert found == [f"{tmp_path}/n", f"{tmp_path}/n", f"{tmp_path}/n", str(tmp_path)]
     finally:
         os.close(at)
-    assert full_path("n", at) == "n"
+    assert full_path("n", -1) == "n"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from klet.host.images import BUSYBOX_IMAGE
 from klet.wire import cri_v1_pb2 as pb
 
 pytestmark = [pytest.mark.root, pytest.mark.containerd]
@@ -59,6 +60,26 @@ async def test_a_pod_has_users_of_its_own(newer_node, manifest):
         newer_node.remove("users")
         await agent.recorded("users", "Finished", "Removed")
         assert not directory.exists()
+
+
+async def test_a_pod_sees_the_files_of_an_image_and_cannot_change_them(newer_node, newer_cri, manifest):
+    """By a volume that the runtime mounts. The image is also one that no container mounts."""
+    image = {"reference": BUSYBOX_IMAGE, "pullPolicy": "IfNotPresent"}
+    volumes = [{"name": name, "image": image} for name in ("files", "unused")]
+    script = "cmp /files/bin/busybox /bin/busybox && echo same; touch /files/x 2>&1; sleep 1000"
+    pod = manifest("image", main=script, spec={"volumes": volumes})
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "files", "mountPath": "/files"}]
+    newer_node.write("image", pod)
+    async with newer_node.run() as agent:
+        await agent.recorded("image", "Ready")
+        said = await agent.said("image", "main", until="Read-only")
+        assert said.splitlines() == ["same", "touch: /files/x: Read-only file system"]
+        found = await newer_cri.list_containers(pb.ListContainersRequest())
+        status = await newer_cri.container_status(pb.ContainerStatusRequest(container_id=found.containers[0].id))
+        mounted = {mount.container_path: mount.image.image for mount in status.status.mounts}
+        assert mounted["/files"]
+        newer_node.remove("image")
+        await agent.recorded("image", "Finished", "Removed")
 
 
 @pytest.fixture
