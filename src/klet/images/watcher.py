@@ -12,7 +12,6 @@ from klet.aio.clock import Clock
 from klet.cri.errors import CriError, CriNotFound
 from klet.images.board import ImageBoard, KnownImage
 from klet.images.holds import ContainerUse, ImageHolds
-from klet.images.pulled.records import ImageLister
 from klet.images.sandbox_image import parse_sandbox_image
 from klet.model.cri_labels import CONTAINER_NAME, POD_NAME, POD_NAMESPACE, POD_UID
 from klet.model.images import ImageKey, ImageRecord, ImageUse, ImageUseKind
@@ -25,6 +24,12 @@ LIST_EVERY: Final = timedelta(seconds=30)
 """How often images are listed, for the node's status."""
 LISTS_PER_LOOK: Final = 10
 """With every tenth listing, so every five minutes, users are looked for, too."""
+
+
+class ImageLister(Protocol):
+    """The part of the image service that lists."""
+
+    async def list_images(self, request: cri.ListImagesRequest) -> cri.ListImagesResponse: ...
 
 
 class ImageUserLister(Protocol):

@@ -26,9 +26,9 @@ CONFIG = {
     "healthzPort": 0,
     "imagePullCredentialsVerificationPolicy": "NeverVerify",
     "featureGates": {"LoggingAlphaOptions": True},
-    "registryBurst": 9,
+    "streamingConnectionIdleTimeout": "5h",
 }
-WARNING = "registryBurst (--registry-burst) has no effect yet"
+WARNING = "streamingConnectionIdleTimeout (--streaming-connection-idle-timeout) has no effect yet"
 CRASH = """
 import logging
 from klet.agent_log.start import LogSettings, start_logging

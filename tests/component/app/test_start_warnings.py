@@ -15,7 +15,8 @@ CONFIG = {
     "address": "127.0.0.1",
     "healthzPort": 0,
     "protectKernelDefaults": False,
-    "registryBurst": 9,
+    "streamingConnectionIdleTimeout": "5h",
+    "iptablesDropBit": 9,
 }
 DEADLINE = 60
 
@@ -31,6 +32,6 @@ def test_each_setting_without_effect_is_warned_of_once(tmp_path):
     lines = ended.stderr.splitlines()
     assert ended.returncode == 1
     assert "cannot listen on" in lines[-1]
-    for setting in ("registryBurst", "imagePullCredentialsVerificationPolicy NeverVerifyPreloadedImages"):
+    for setting in ("streamingConnectionIdleTimeout", "iptablesDropBit"):
         assert len([line for line in lines if setting in line]) == 1
     assert len([line for line in lines if "About the configuration" in line]) == 2

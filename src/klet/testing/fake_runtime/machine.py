@@ -20,7 +20,7 @@ from klet.testing.fake_runtime.events import FakeEvent
 from klet.testing.fake_runtime.execs import ExecCalls
 from klet.testing.fake_runtime.faults import DelayCall, Fail, Fault, FaultBook, HalfDone, Hang, Twice
 from klet.testing.fake_runtime.image_calls import ImageCalls
-from klet.testing.fake_runtime.images import FakeImage
+from klet.testing.fake_runtime.images import FakeImage, StoredImage
 from klet.testing.fake_runtime.lives import OutputLine, Stream
 from klet.testing.fake_runtime.logs import LogSink, MemorySink
 from klet.testing.fake_runtime.node_calls import NodeCalls
@@ -164,14 +164,14 @@ class FakeRuntime:
             )
         return answer
 
+    def images(self) -> tuple[StoredImage, ...]:
+        return tuple(self._world.images.all())
+
     def sandboxes(self) -> tuple[Sandbox, ...]:
         return tuple(self._world.sandboxes.values())
 
     def containers(self) -> tuple[FakeContainer, ...]:
         return tuple(self._world.containers.values())
-
-    def images(self) -> tuple[FakeImage, ...]:
-        return tuple(stored.image for stored in self._image_calls.stored())
 
     def load_image(self, image: FakeImage) -> None:
         """Put an image into the store, as an import does."""
