@@ -27,9 +27,6 @@ class ImageCalls:
             "ImageFsInfo": self._fs_info,
         }
 
-    def stored(self) -> list[StoredImage]:
-        return self._world.images.all()
-
     def load(self, image: FakeImage, *, pulled_as: str | None = None) -> StoredImage:
         stored = self._world.images.add(image, pulled_as=pulled_as)
         for name in (*stored.tags, image.image_id):

@@ -173,9 +173,6 @@ class FakeRuntime:
     def containers(self) -> tuple[FakeContainer, ...]:
         return tuple(self._world.containers.values())
 
-    def images(self) -> tuple[FakeImage, ...]:
-        return tuple(stored.image for stored in self._image_calls.stored())
-
     def load_image(self, image: FakeImage) -> None:
         """Put an image into the store, as an import does."""
         self._image_calls.load(image)
