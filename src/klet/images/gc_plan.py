@@ -170,9 +170,15 @@ def _why_kept(known: KnownImage, policy: ImageGcPolicy, *, now: float, to_free: 
 
 
 def _candidates(images: Iterable[KnownImage]) -> list[KnownImage]:
-    """Return what may go, in the order of its going: what was never used counts as used before everything else."""
+    """Return what may go, in the order of its going: what was never used counts as used before everything else.
+
+    The id decides at last: runtimes list in any order, and the preview must name what goes.
+    """
     free = [known for known in images if not known.users and not known.image.pinned]
-    return sorted(free, key=lambda known: (known.last_used is not None, known.last_used or 0.0, known.first_detected))
+    return sorted(
+        free,
+        key=lambda known: (known.last_used is not None, known.last_used or 0.0, known.first_detected, known.image.key),
+    )
 
 
 def _is_young(known: KnownImage, policy: ImageGcPolicy, now: float) -> bool:

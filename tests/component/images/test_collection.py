@@ -30,8 +30,9 @@ FULL = (
 
 
 def image(name: str, *, size: int = 100, pinned: bool = False) -> FakeImage:
-    """Return an image of so many MiB."""
-    return FakeImage(name=f"registry.test/{name}:1", size=size * MIB, pinned=pinned)
+    """Return an image of so many MiB; ids are in the order of names."""
+    id_ = f"sha256:{name.encode().hex():0<64}"
+    return FakeImage(name=f"registry.test/{name}:1", size=size * MIB, pinned=pinned, id=id_)
 
 
 EARLIER = datetime(2029, 12, 31, tzinfo=UTC)

@@ -77,6 +77,7 @@ def test_how_much_has_to_be_freed(space, policy, expected):
         pytest.param(
             [known("a", used=3.0, detected=5.0), known("b", used=3.0, detected=4.0)], 1, ["b"], id="also of used ones"
         ),
+        pytest.param([known("b"), known("a")], 1, ["a"], id="then by the id, in whatever order the runtime lists"),
         pytest.param([known("a", users=[USED]), known("b")], ALL, ["b"], id="an image of a running container stays"),
         pytest.param([known("a", users=[ENDED])], ALL, [], id="an image of an ended container that is there stays"),
         pytest.param([known("a", users=[MOUNTED])], ALL, [], id="an image volume stays"),
