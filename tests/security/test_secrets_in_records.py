@@ -15,6 +15,8 @@ import pytest
 from klet.api.config import Secret
 from klet.api.meta import ObjectMeta
 from klet.embedded.identities import ApiUser
+from klet.images.docker_config import RegistryLogin
+from klet.images.sources import credential_hash
 from klet.testing.fake_runtime import ExecResult, FakeImage, Script, registry_of
 
 PRIVATE = "registry.example.com/team/private:1"
@@ -143,6 +145,10 @@ def forms_of(seed):
     return (text, base64.b64encode(text).rstrip(b"="), pair.rstrip(b"="), text.hex().encode())
 
 
+HASHES = tuple(credential_hash(RegistryLogin("user", SEEDS[name])).encode() for name in ("password", "bad-login"))
+"""Upstream's hashes of the logins: whoever has one can guess at the password."""
+
+
 def found_in(data, *, allowed=frozenset()):
     return {name for name in SEEDS if name not in allowed and any(form in data for form in forms_of(name))}
 
@@ -192,6 +198,11 @@ async def test_nothing_that_is_written_down_holds_a_secret(target):
     statuses = [pod["status"] for pod in target.cluster.objects("pods")]
     shown["statuses"] = json.dumps(statuses).encode()
     assert {where: found for where, data in shown.items() if (found := found_in(data))} == {}
+    # The records of pulled images are for root alone; only they have hashes of logins, and of those that were accepted.
+    hashed = {where: sum(each in data for each in HASHES) for where, data in shown.items()}
+    records = {where for where in shown if where.startswith(str(target.node.root / "image_manager"))}
+    assert {where for where, count in hashed.items() if count} == records
+    assert [hashed[where] for where in records] == [1]
     # The search finds what is there, and the run used all of it.
     assert "Credentials refused" in target.agent.log
     assert found_in(b"".join(call.request.SerializeToString() for call in target.runtime.calls)) >= {"env", "password"}

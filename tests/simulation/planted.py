@@ -10,6 +10,7 @@ from msgspec.structs import replace as replace_struct
 
 from klet.app.wiring import Agent
 from klet.cri.events import EventKind
+from klet.images.pulled.records import PulledImages
 from klet.model.probes import ProbeKind, ProbeResult
 from klet.model.runtime import PodRuntimeStatus
 from klet.node.first_contact import AfterFirstContact
@@ -213,6 +214,15 @@ def reboot_not_named(agent: Agent) -> None:
         _part(agent, PodWorkers)._steps = steps._inner
 
 
+def pull_without_intent(agent: Agent) -> None:
+    """A pull is only recorded when it is done: an agent that is killed before leaves an image that anybody may use."""
+
+    async def nothing(_image):
+        pass
+
+    _part(agent, PulledImages)._store.add_intent = nothing
+
+
 BUGS: tuple[Bug, ...] = (
     reboot_not_named,
     lost_newest_wins,
@@ -232,6 +242,7 @@ BUGS: tuple[Bug, ...] = (
     liveness_ignored,
     mounts_left,
     only_the_dead_restart,
+    pull_without_intent,
 )
 
 

@@ -38,6 +38,7 @@ from klet.host.project_files import drop_directory, parse_table
 from klet.images.docker_config import BadDockerConfig, parse_docker_config_json, parse_dockercfg
 from klet.images.keyring import Keyring
 from klet.images.names import with_default_tag
+from klet.images.pulled.format import BadPullFile, decode_intent, decode_record
 from klet.journal.evidence import plain_error
 from klet.kube.kubeconfig import parse_kubeconfig
 from klet.logs.line import parse_cri_line, parse_docker_line
@@ -248,6 +249,8 @@ NESTED = [
         pytest.param(lambda data: decode(Pod, data), DecodeError, id="an object of the API"),
         pytest.param(parse_docker_config_json, BadDockerConfig, id="logins"),
         pytest.param(parse_dockercfg, BadDockerConfig, id="old logins"),
+        pytest.param(decode_record, BadPullFile, id="a record of a pulled image"),
+        pytest.param(decode_intent, BadPullFile, id="an intent to pull"),
         pytest.param(
             Envelope(kind="k", version=1, payload=dict[str, object]).decode, CheckpointDamaged, id="a checkpoint"
         ),

@@ -9,12 +9,16 @@ from msgspec import Struct
 
 from klet.api.pod import PodStatus
 from klet.api.pod_resources import is_sidecar
+from klet.images.pulled.files import PullDirectory
+from klet.images.pulled.format import decode_intent, file_name
 from klet.model.pods import PodUID
 from klet.runtime.hashing import container_hash
 from klet.simulation.chronicle import Chronicle, History, Instance
 from klet.simulation.invariants import TERMINAL, has_started, is_not_live, may_be_terminating
 from klet.simulation.pods import MISSING_IMAGE
+from klet.testing.fake_runtime.images import normalize
 from klet.testing.fake_runtime.machine import FakeRuntime
+from klet.testing.pull_files import MemoryPullFiles
 
 
 class Holdings(Struct, frozen=True, kw_only=True):
@@ -24,6 +28,8 @@ class Holdings(Struct, frozen=True, kw_only=True):
     logs: frozenset[PodUID]
     cgroups: frozenset[PodUID]
     mounts: frozenset[PodUID]
+    untraced: frozenset[str]
+    """Images that were pulled, and of which no record and no intent is kept."""
 
 
 def unsettled(
@@ -61,6 +67,25 @@ def _unowned(chronicle: Chronicle, runtime: FakeRuntime, holdings: Holdings) -> 
     ):
         for uid in sorted(owners - wanted):
             yield f"{kind} of {uid} has no owner"
+    for image in sorted(holdings.untraced):
+        yield f"image {image} was pulled, and nothing says so"
+
+
+def find_untraced(runtime: FakeRuntime, files: MemoryPullFiles) -> frozenset[str]:
+    """Return the images that were pulled, and that the agent would let anybody use."""
+    intents = {
+        normalize(decode_intent(data).image)
+        for (directory, _), data in files.content.items()
+        if directory is PullDirectory.PULLING
+    }
+    return frozenset(
+        stored.image.name
+        for stored in runtime.images()
+        # Only a pull gives an image a digest of its repository.
+        if stored.digests
+        and (PullDirectory.PULLED, file_name(stored.image.image_id)) not in files.content
+        and intents.isdisjoint(stored.tags)
+    )
 
 
 def _unsettled_pod(

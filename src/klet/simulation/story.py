@@ -32,7 +32,7 @@ from klet.simulation.node import SimulatedNode, simulated_settings
 from klet.simulation.plan import RuntimeStep, Step, StoryPlan, make_plan
 from klet.simulation.pods import API, FILE, LOADED, choose_life, command_results_of, registry
 from klet.simulation.reboots import check_reboots
-from klet.simulation.settled import Holdings, unsettled
+from klet.simulation.settled import Holdings, find_untraced, unsettled
 from klet.simulation.sources import SimulatedSources
 from klet.simulation.story_text import format_story
 from klet.sources.config import PodConfig
@@ -322,6 +322,7 @@ class Story:
             logs=frozenset(files.pods_with_logs()),
             cgroups=frozenset(self.node.cgroups.pods),
             mounts=self.node.volumes.owners(),
+            untraced=find_untraced(self.node.runtime, self.node.pull_files),
         )
         status_of = agent.statuses.get if agent is not None else self._sources.statuses.get
         return unsettled(self.chronicle, self.node.runtime, holdings, status_of)

@@ -7,7 +7,6 @@ from klet.images.metrics import ImageMetrics, register_images
 from klet.images.present_images import NodeImages
 from klet.images.pull_backoff import PullBackoff
 from klet.images.pull_queue import PullQueue
-from klet.images.pulled.files import PullFiles
 from klet.images.pulled.open_pull import NoPullRecords, PullRecorder
 from klet.images.pulled.records import PulledImages
 from klet.images.pulled.store import PullRecordStore
@@ -69,7 +68,7 @@ def build_image_manager(
 
 
 def build_pulled_images(
-    files: PullFiles,
+    store: PullRecordStore,
     images: ImageService,
     *,
     clock: Clock,
@@ -77,10 +76,10 @@ def build_pulled_images(
     allowlist: tuple[str, ...] = (),
     metrics: ImageMetrics | None = None,
 ) -> PulledImages:
-    """Return the records of pulled images, in the given files."""
+    """Return the records of pulled images, in the given store."""
     metrics = metrics or register_images(MetricRegistry())
     return PulledImages(
-        store=PullRecordStore(files=files, most_cached=100),
+        store=store,
         images=images,
         rules=build_rules(policy, allowlist),
         checks=metrics.checks,

@@ -88,6 +88,8 @@ REMOVALS: Final[Mapping[str, Removal]] = {
     "host/own_process.py:set_oom_score": _KERNEL_FILE,
     "host/root_directory.py:hold_file": _because("empties the file that it has locked: only the agents write there"),
     "host/storage/scsi.py:_write": _KERNEL_FILE,
+    "images/pulled/files.py:PullFileDirectories.remove": _ONE_FILE,
+    "images/pulled/files.py:_list": _ONE_FILE,
     "journal/database.py:set_aside": _in("a damaged journal"),
     "kube/transport.py:_load_pair": _because("writes a file in memory"),
     "logs/rotated_files.py:_compress": _in("a log to be compressed"),

@@ -17,13 +17,17 @@ from klet.api.references import LocalObjectReference
 from klet.cri.client import CriClient
 from klet.cri.errors import Code
 from klet.host.errors import FileError
+from klet.images.metrics import register_images, register_pulled_images
 from klet.images.node_logins import NoNodeLogins
 from klet.images.pull_queue import PullQueue
 from klet.images.pull_secrets import PullSecrets
 from klet.images.pulled.files import PullDirectory
 from klet.images.pulled.format import decode_record, encode_intent, encode_record, file_name
+from klet.images.pulled.store import PullRecordStore
+from klet.images.settings import RecordLimits
 from klet.images.sources import NoProviderLogins
 from klet.journal.memory import MemoryJournal
+from klet.metrics import MetricRegistry
 from klet.model.images import MissingImage, PresentImage
 from klet.model.objects import ObjectMissing
 from klet.model.pods import PodUID
@@ -94,12 +98,13 @@ class Node:
         self.client = client
         self.restart()
 
-    def restart(self, *, files=None, client=None) -> None:
+    def restart(self, *, files=None, client=None, metrics=None) -> None:
         """Start another agent; what the one before had in memory is gone."""
         client = client or self.client
         self.journal = MemoryJournal(clock=self.clock)
         self.stopping_pods = StoppingPods()
-        self.records = build_pulled_images(files or self.files, client, clock=self.clock, policy=self.policy)
+        self.store = PullRecordStore(files=files or self.files, most_cached=100)
+        self.records = build_pulled_images(self.store, client, clock=self.clock, policy=self.policy, metrics=metrics)
         self.manager = build_image_manager(
             client,
             PullSecrets(secrets=self.secrets, node=NoNodeLogins(), providers=NoProviderLogins()),
@@ -108,6 +113,7 @@ class Node:
             stopping_pods=self.stopping_pods,
             queue=PullQueue(at_once=1),
             records=self.records,
+            metrics=metrics,
         )
 
     async def ensure(self, *secrets: str, image: str = IMAGE, policy: str = "IfNotPresent", uid: str = "u-1"):
@@ -490,6 +496,33 @@ def test_an_image_with_more_credentials_than_a_record_holds_can_still_be_used():
         await node.ensure("same", uid="u-2", policy="Always")
         assert len(node.files.content[PULLED, file_name(PRIVATE.image_id)]) < 1000
         assert await node.may_use("same")
+
+    on_node(test)
+
+
+def test_the_metrics_of_records_and_checks():
+    async def test(node: Node) -> None:
+        registry = MetricRegistry()
+        node.restart(metrics=register_images(registry))
+        register_pulled_images(registry, node.store, node.records.pulls_in_flight, RecordLimits(10, 50))
+        await node.ensure("good")
+        await node.ensure(image="public:1")
+        for secrets in (("good",), ("same",), ()):
+            await node.may_use(*secrets)
+        await node.may_use(image=LOADED.name)
+        node.runtime.faults.add(Fault("PullImage", HalfDone(Code.UNAVAILABLE, "connection lost")))
+        await node.ensure(image="public:1", policy="Always", uid="u-9")
+        name = "kubelet_imagemanager_"
+        lines = [line for line in registry.write().decode().splitlines() if line.startswith(name)]
+        assert {key.removeprefix(name): float(value) for key, value in (line.split(" ") for line in lines)} == {
+            'image_mustpull_checks_total{result="credentialRecordFound"}': 2,
+            'image_mustpull_checks_total{result="mustAuthenticate"}': 1,
+            'image_mustpull_checks_total{result="credentialPolicyAllowed"}': 1,
+            "ondisk_pullintents": 1,
+            "ondisk_pulledrecords": 2,
+            "inmemory_pullintents_usage_percent": 0,
+            "inmemory_pulledrecords_usage_percent": 4,
+        }
 
     on_node(test)
 

@@ -20,6 +20,8 @@ from klet.cli.node.record import read_record
 from klet.embedded.store import Store
 from klet.host.errors import FileMissing
 from klet.host.files import read_bytes
+from klet.images.pulled.files import PullFileDirectories
+from klet.images.pulled.store import PullRecordStore
 from klet.journal.database import Database
 from klet.journal.records import CauseQuery
 from klet.model.pods import PodUID
@@ -128,6 +130,29 @@ def test_the_old_value_or_the_new_one_is_read(name, tmp_path, threads, pairs):
     )
     assert count > 10 or name == "key"
     assert wrong == []
+
+
+async def pulls_on(disk, threads):
+    """The images that a pull is known of, and those of them that are recorded."""
+    store = PullRecordStore(files=PullFileDirectories(root=disk / "image_manager", threads=threads), most_cached=9)
+    await store.open()
+    begun = [int(intent.image[-1]) async for intent in store.intents()]
+    done = [int(record.image_ref[-1]) async for record in store.records()]
+    return set(begun), set(done)
+
+
+async def test_a_pull_is_known_from_its_beginning_whenever_the_power_goes(tmp_path, threads, pairs):
+    """An image whose intent was reported as written is never one that nobody pulled."""
+    root, calls = written("pulled images", tmp_path, pairs)
+    seen = set()
+    for cut in find_cuts(root, calls):
+        lay_out(cut.state, tmp_path / "cut", root=root)
+        begun, done = await pulls_on(tmp_path / "cut", threads)
+        pulling, pulled = ((cut.acknowledged + 1) // 2, cut.acknowledged // 2)
+        assert set(range(1, pulling + 1)) <= begun | done
+        assert set(range(1, pulled + 1)) <= done
+        seen.add((pulling in begun, pulling in done))
+    assert {(True, False), (True, True), (False, True)} <= seen
 
 
 def test_the_journal_may_lose_its_end_and_is_never_damaged(tmp_path, pairs):

@@ -18,6 +18,9 @@ from klet.checkpoint import CheckpointFile
 from klet.cli.node.record import NodeRecord, write_record
 from klet.embedded.store import Key, Store
 from klet.host.files import write_atomic
+from klet.images.pulled.files import PullFileDirectories
+from klet.images.pulled.format import new_record
+from klet.images.pulled.store import PullRecordStore
 from klet.journal.store import Journal
 from klet.model.causes import Finding, FindingSubject
 from klet.model.pods import PodUID
@@ -139,6 +142,18 @@ async def write_journal(directory: Path, threads: Threads) -> None:
     await journal.close()
 
 
+async def write_pulled_images(directory: Path, threads: Threads) -> None:
+    """A pull after the other, as the image manager does it: the intent is one step, the rest another."""
+    store = PullRecordStore(files=PullFileDirectories(root=directory / "image_manager", threads=threads), most_cached=9)
+    await store.open()
+    for number in range(1, TIMES + 1):
+        await store.add_intent(f"image:{number}")
+        ack(2 * number - 1)
+        await store.put(new_record(f"sha256:{number}", {}, now=AT))
+        await store.drop_intent(f"image:{number}")
+        ack(2 * number)
+
+
 WRITERS = {
     "boot": write_boot,
     "accepted pods": write_accepted_pods,
@@ -151,6 +166,7 @@ WRITERS = {
     "certificates": write_certificates,
     "store": write_store,
     "journal": write_journal,
+    "pulled images": write_pulled_images,
 }
 
 

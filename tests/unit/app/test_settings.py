@@ -25,9 +25,12 @@ from klet.app.settings import (
 )
 from klet.config.command_line import Settings, parse_command_line
 from klet.config.errors import ConfigError
+from klet.config.gates import resolve_gates
 from klet.config.sections import MemorySwap
 from klet.config.without_effect import GATES
 from klet.host.machine.info import MachineInfo
+from klet.images.pulled.verification import build_rules
+from klet.images.settings import ImageSettings, RecordLimits
 from klet.metrics import Deprecation, Promise
 from klet.node.capacity import expect_allocatable
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
@@ -384,3 +387,24 @@ def test_hidden_metrics_are_shown_for_the_previous_version(version, is_shown):
     metrics = open_metrics(architecture="amd64", shows_hidden=cut.shows_hidden_metrics).agent
     metrics.counter("old_total", "Old.", promise=Promise(deprecation=Deprecation("1.34.0")))
     assert (b"old_total 0" in metrics.write()) is is_shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param((), ImageSettings(
+            at_once=1, pull_qps=5, pull_burst=10, rules=build_rules("NeverVerifyPreloadedImages", ()),
+            limits=RecordLimits(220, 550),
+        ), id="upstream's defaults"),
+        pytest.param(("--serialize-image-pulls=false", "--registry-qps=0", "--registry-burst=3", "--max-pods=10"),
+                     ImageSettings(pull_burst=3, rules=build_rules("NeverVerifyPreloadedImages", ()),
+                                   limits=RecordLimits(20, 50)), id="any number of pulls"),
+    ],
+)  # fmt: skip
+def test_how_images_are_pulled(arguments, expected):
+    assert cut_settings(given(*arguments), MACHINE).images == expected
+
+
+def test_without_the_gate_nobody_is_asked_for_credentials():
+    settings = replace(given(), gates=resolve_gates({"KubeletEnsureSecretPulledImages": False}))
+    assert cut_settings(settings, MACHINE).images.rules is None

@@ -13,6 +13,8 @@ from klet.cli.node.paths import NodeNames, NodePaths
 from klet.cli.node.record import NodeRecord
 from klet.config.klet import API_VERSION, KIND
 
+PARALLEL_PULLS = 5
+"""Several small images come quicker so; more would only share the same line and the same disk."""
 POD_PIDS_LIMIT = 4096
 RESOLV_CONF = "/etc/resolv.conf"
 SYSTEMD_RESOLV_CONF = "/run/systemd/resolve/resolv.conf"
@@ -48,8 +50,12 @@ def build_kubelet_configuration(*, paths: NodePaths, names: NodeNames, record: N
         "podPidsLimit": POD_PIDS_LIMIT,
         "protectKernelDefaults": False,
         "registerNode": False,
+        # One user waits for all of them, and no registry is protected by a limit of this one node.
+        "registryPullQPS": 0,
         "resolvConf": resolv_conf,
         "seccompDefault": True,
+        "serializeImagePulls": False,
+        "maxParallelImagePulls": PARALLEL_PULLS,
     }
     return json.dumps(configuration, indent=2) + "\n"
 

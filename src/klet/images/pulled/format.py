@@ -114,8 +114,7 @@ def _decode(data: bytes, form: type[T], kind: str) -> T:
     try:
         value = msgspec.json.decode(data, type=form)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        # Without the position: it may name a repository.
-        raise BadPullFile(shorten(str(error).partition(" - at ")[0], LONGEST_WORD)) from None
+        raise BadPullFile(shorten(str(error), LONGEST_WORD)) from None
     if value.kind != kind:
         raise BadPullFile(f"field kind is {shorten(value.kind, LONGEST_WORD)!r}, expected {kind!r}")
     if value.api_version != API_VERSION and value.api_version not in OLDER_VERSIONS:

@@ -10,12 +10,12 @@ from collections import Counter as Tally
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Protocol
 
 from msgspec.structs import replace
 
 from klet.aio.clock import Clock
 from klet.cri.errors import CriError
+from klet.cri.port import ImageService
 from klet.errors import KletError
 from klet.host.errors import FileError
 from klet.images.names import ImageNameError, repository_of, with_default_tag
@@ -44,12 +44,6 @@ from klet.wire import cri_v1_pb2 as cri
 logger = logging.getLogger(__name__)
 
 
-class ImageLister(Protocol):
-    """The part of the image service that lists what there is."""
-
-    async def list_images(self, request: cri.ListImagesRequest) -> cri.ListImagesResponse: ...
-
-
 class RecordedPull:
     """A pull whose intent is on disk."""
 
@@ -73,7 +67,7 @@ class PulledImages:
         self,
         *,
         store: PullRecordStore,
-        images: ImageLister,
+        images: ImageService,
         rules: VerificationRules,
         checks: Counter,
         clock: Clock,
@@ -220,6 +214,9 @@ class PulledImages:
                 await self._store.put(new_record(ref, {}, now=self._clock.now()))
         if settled:
             await self._store.drop_intent(image)
+        else:
+            # It may still come: the runtime need not have given up a pull whose caller is gone.
+            self._uncertain.setdefault(image, "")
 
     async def _was_pulled(self, image: str, ref: str) -> bool:
         """Return whether an image without a record may have come from a pull all the same."""

@@ -20,7 +20,7 @@ from klet.testing.fake_runtime.events import FakeEvent
 from klet.testing.fake_runtime.execs import ExecCalls
 from klet.testing.fake_runtime.faults import DelayCall, Fail, Fault, FaultBook, HalfDone, Hang, Twice
 from klet.testing.fake_runtime.image_calls import ImageCalls
-from klet.testing.fake_runtime.images import FakeImage
+from klet.testing.fake_runtime.images import FakeImage, StoredImage
 from klet.testing.fake_runtime.lives import OutputLine, Stream
 from klet.testing.fake_runtime.logs import LogSink, MemorySink
 from klet.testing.fake_runtime.node_calls import NodeCalls
@@ -163,6 +163,9 @@ class FakeRuntime:
                 container_status(each, self._world.images) for each in sandbox.containers.values()
             )
         return answer
+
+    def images(self) -> tuple[StoredImage, ...]:
+        return tuple(self._world.images.all())
 
     def sandboxes(self) -> tuple[Sandbox, ...]:
         return tuple(self._world.sandboxes.values())
