@@ -80,7 +80,7 @@ def find_untraced(runtime: FakeRuntime, files: MemoryPullFiles) -> frozenset[str
     }
     return frozenset(
         stored.image.name
-        for stored in runtime.images()
+        for stored in runtime.stored_images()
         # Only a pull gives an image a digest of its repository.
         if stored.digests
         and (PullDirectory.PULLED, file_name(stored.image.image_id)) not in files.content

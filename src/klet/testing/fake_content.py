@@ -16,6 +16,8 @@ from klet.wire.methods import service_handler
 
 _HAS_LABEL: Final = re.compile(r'labels\."([^"]*)"')
 _PIECE: Final = 1 << 16
+_BATCH: Final = 100
+"""Blobs in one message, as containerd lists them."""
 
 
 class FakeContent:
@@ -76,9 +78,9 @@ class FakeContent:
 
     async def _list(self, request: pb.ListContentRequest, context: Any) -> AsyncIterator[pb.ListContentResponse]:
         await self._note("List", context)
-        for info in list(self.infos.values()):
-            if any(_matches(info, filter_) for filter_ in request.filters):
-                yield pb.ListContentResponse(info=[info])
+        found = [info for info in self.infos.values() if any(_matches(info, each) for each in request.filters)]
+        for start in range(0, len(found), _BATCH):
+            yield pb.ListContentResponse(info=found[start : start + _BATCH])
 
     async def _read(self, request: pb.ReadContentRequest, context: Any) -> AsyncIterator[pb.ReadContentResponse]:
         await self._note("Read", context)

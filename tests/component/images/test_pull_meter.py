@@ -62,7 +62,7 @@ class Node:
 async def node(tmp_path):
     endpoint = tmp_path / "c.sock"
     async with open_connection(str(endpoint), metadata=NAMESPACE) as way:
-        node = Node(ContainerdContent(connection=way))
+        node = Node(ContainerdContent(connection=way, deadline=timedelta(seconds=60)))
         async with node.content.serve(endpoint):
             yield node
 

@@ -164,7 +164,7 @@ class FakeRuntime:
             )
         return answer
 
-    def images(self) -> tuple[StoredImage, ...]:
+    def stored_images(self) -> tuple[StoredImage, ...]:
         return tuple(self._world.images.all())
 
     def sandboxes(self) -> tuple[Sandbox, ...]:

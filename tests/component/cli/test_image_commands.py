@@ -1,0 +1,206 @@
+"""`klet image pull` and `rm` with a runtime over gRPC, and `load` into one that is no containerd."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from grpc import aio
+
+from klet.aio.clock import SystemClock
+from klet.api.klet_v1_images import ImageUsage, NodeImage, NodeImageListing
+from klet.cli.client import AgentClient, AgentUnavailable, RuntimeSockets
+from klet.cli.image_load import CannotLoad, load_archive
+from klet.cli.image_pull import CannotPull, pull_images, remove_images
+from klet.cli.node.node import find_node
+from klet.cli.node_runtime import NodeRuntime, find_runtime
+from klet.cri.calls import IMAGE_SERVICE, RUNTIME_SERVICE
+from klet.errors import KletError
+from klet.testing.clock import FastClock, ManualClock
+from klet.testing.cri_server import serve_cri
+from klet.testing.fake_runtime import FakeImage, FakeRuntime, Script, registry_of
+from klet.wire import cri_v1_pb2 as cri
+from klet.wire.methods import service_handler
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+PLAIN = FakeImage("registry.test/plain:1", size=3 << 20)
+PRIVATE = FakeImage("registry.test/private:1", login=("user", "pass"))
+SLOW = FakeImage("registry.test/slow:1", pull_time=timedelta(seconds=2))
+
+
+class Lines:
+    """Remembers what a command shows."""
+
+    def __init__(self):
+        self.said, self.waits, self.notes = [], [], []
+        self.shown = asyncio.Event()
+
+    def step(self, title):
+        self.waits.append(title)
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def show(self, text):
+        self.said.append(text)
+
+    def error(self, text):
+        self.said.append(f"error: {text}")
+
+    def waiting(self, text):
+        self.waits.append(text)
+        self.shown.set()
+
+
+class Agent:
+    """An agent with these images, or none at all."""
+
+    def __init__(self, *images, is_there=True):
+        self._images = images
+        self._is_there = is_there
+
+    def images(self):
+        if not self._is_there:
+            raise AgentUnavailable("no agent answers")
+        return NodeImageListing(now=NOW, images=self._images)
+
+
+@pytest.fixture
+async def runtime():
+    return FakeRuntime(start=NOW, script=Script(registry=registry_of(PLAIN, PRIVATE, SLOW)))
+
+
+@pytest.fixture
+async def node(runtime, tmp_path):
+    async with serve_cri(runtime, clock=FastClock(), socket=tmp_path / "cri.sock") as endpoint:
+        yield NodeRuntime(endpoint=endpoint, logins=tmp_path)
+
+
+async def pull(node, *names):
+    lines = Lines()
+    await pull_images(names, node, progress=lines, clock=SystemClock())
+    return lines
+
+
+async def test_pull(node):
+    assert (await pull(node, "registry.test/plain:1")).notes == ["3.0 MiB"]
+
+
+async def test_a_pull_of_a_runtime_without_a_content_store_shows_its_time(runtime, tmp_path):
+    clock, lines = ManualClock(start=NOW), Lines()
+    async with serve_cri(runtime, clock=clock, socket=tmp_path / "slow.sock") as endpoint:
+        node = NodeRuntime(endpoint=endpoint, logins=tmp_path)
+        async with asyncio.TaskGroup() as group:
+            names = ["registry.test/slow:1"]
+            group.create_task(pull_images(names, node, progress=lines, clock=SystemClock()))
+            await lines.shown.wait()
+            clock.advance(SLOW.pull_time)
+    assert lines.waits[1].startswith("Pull registry.test/slow:1: for ")
+    assert lines.notes == ["4.0 MiB"]
+
+
+async def test_a_pull_uses_the_logins_of_the_node(node):
+    with pytest.raises(CannotPull, match="authorization failed"):
+        await pull(node, "registry.test/private:1")
+    login = '{"auths": {"registry.test": {"username": "user", "password": "pass"}}}'
+    (node.logins / "config.json").write_text(login)
+    assert (await pull(node, "registry.test/private:1")).notes == ["4.0 MiB"]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        pytest.param("registry.test/none:1", "registry.test/none:1: .*not found", id="an image that there is not"),
+        pytest.param("Registry.test/UPPER", "must be lowercase", id="a name that is none"),
+    ],
+)
+async def test_pulls_that_fail(node, name, says):
+    with pytest.raises(CannotPull, match=says):
+        await pull(node, name)
+
+
+async def remove(node, agent, *names, is_forced=False):
+    lines = Lines()
+    code = await remove_images(names, node, agent, is_forced=is_forced, progress=lines)
+    return code, lines.said
+
+
+USER = ImageUsage(how="container", namespace="default", pod="web", container="main")
+
+
+def known(*users):
+    return NodeImage(id=PLAIN.image_id, first_detected=NOW, users=users)
+
+
+async def test_an_image_that_is_used_is_kept_and_the_others_go(node):
+    await pull(node, "registry.test/plain:1", "registry.test/slow:1")
+    code, said = await remove(node, Agent(known(USER)), "registry.test/plain:1", "registry.test/slow:1", "none:1")
+    assert code == 1
+    assert said[0].startswith("error: registry.test/plain:1 is used by default/web/main; --force")
+    assert said[1].startswith("Removed registry.test/slow:1, registry.test/slow@sha256:")
+    assert said[2].startswith("error: none:1: no such image")
+    assert (await remove(node, Agent(known(USER)), "registry.test/plain:1", is_forced=True))[0] == 0
+
+
+async def test_an_image_that_nothing_uses_goes_also_without_an_agent(node):
+    await pull(node, "registry.test/plain:1")
+    assert (await remove(node, Agent(is_there=False), "registry.test/plain:1"))[0] == 0
+    assert (await remove(node, Agent(is_there=False), "registry.test/plain:1"))[0] == 1
+
+
+async def test_a_pinned_image_is_kept(runtime, node):
+    runtime.load_image(FakeImage("pinned:1", pinned=True))
+    code, [said] = await remove(node, Agent(is_there=False), "pinned:1")
+    assert (code, "is pinned by the runtime" in said) == (1, True)
+
+
+async def test_archives_are_for_containerd_alone(tmp_path):
+    async def version(_request, _context):
+        return cri.VersionResponse(
+            version="0.1.0", runtime_name="cri-o", runtime_version="1.35.0", runtime_api_version="v1"
+        )
+
+    async def fs_info(_request, _context):
+        return cri.ImageFsInfoResponse()
+
+    server = aio.server()
+    handlers = [(RUNTIME_SERVICE, {"Version": version}), (IMAGE_SERVICE, {"ImageFsInfo": fs_info})]
+    server.add_generic_rpc_handlers(tuple(service_handler(service, calls) for service, calls in handlers))
+    server.add_insecure_port(f"unix:{tmp_path / 'cri.sock'}")
+    await server.start()
+    other = NodeRuntime(endpoint=f"unix://{tmp_path / 'cri.sock'}", logins=tmp_path)
+    with pytest.raises(CannotLoad, match="is cri-o: archives can be loaded into containerd only"):
+        # It runs loops of its own.
+        await asyncio.to_thread(
+            load_archive, str(tmp_path / "app.tar"), other, base_name="", progress=Lines(), clock=SystemClock()
+        )
+    await server.stop(None)
+
+
+def client(tmp_path):
+    return AgentClient(socket_path=tmp_path / "klet.sock", advise=lambda: None)
+
+
+class Configured:
+    """An agent that says where its runtime is."""
+
+    def runtime_sockets(self):
+        return RuntimeSockets(container_runtime_endpoint="unix:///run/x.sock", image_service_endpoint="/run/images")
+
+
+async def test_where_the_runtime_of_a_node_is(node, tmp_path):
+    given = find_runtime(find_node(tmp_path), client(tmp_path), endpoint=node.endpoint)
+    assert (given.endpoint, given.logins) == (node.endpoint, tmp_path)
+    with pytest.raises(KletError, match="name its socket with --runtime-endpoint"):
+        find_runtime(find_node(tmp_path), client(tmp_path), endpoint="")
+    with pytest.raises(KletError, match="/run/images is not there"):
+        find_runtime(find_node(tmp_path), Configured(), endpoint="")
+    (tmp_path / "node.json").write_text("{}")
+    with pytest.raises(KletError, match=r"containerd\.sock is not there: `klet up` starts"):
+        find_runtime(find_node(tmp_path), client(tmp_path), endpoint="")
