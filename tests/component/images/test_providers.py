@@ -161,3 +161,10 @@ async def test_a_cancelled_pull_ends_the_program(bench, tmp_path):
         finding.cancel()
     assert await asyncio.to_thread(dies, int((tmp_path / "pid").read_text()))
     assert bench.messages() == []
+
+
+async def test_an_argument_that_no_program_can_be_given(bench):
+    bench.write("ecr", answering("u", before=f"cd {bench.directory}"))
+    assert await bench.users(bench.build("ecr", args=["a\0b"])) == []
+    [said] = bench.messages()
+    assert said.endswith(f"plugin ecr for image {REPOSITORY}: it cannot be started")

@@ -108,7 +108,13 @@ def providers(tmp_path):
 
 def test_credential_providers_with_their_programs_are_fine(tmp_path, providers):
     (tmp_path / "bin" / "a").touch(mode=0o755)
-    check_credential_providers(providers, use_tokens=True)
+    loaded = check_credential_providers(providers, use_tokens=True)
+    assert loaded is not None
+    assert [provider.name for provider in loaded.config.providers] == ["a"]
+
+
+def test_a_node_without_credential_providers():
+    assert check_credential_providers(KubeletFlags(), use_tokens=True) is None
 
 
 @pytest.mark.parametrize("mode", [None, 0o644], ids=["not there", "not executable"])
