@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from klet.testing.vm.node import KLET, UNIT, UPSTREAM, build_pod, is_ready
+from klet.testing.vm.node import UNIT, UPSTREAM, build_pod, is_ready
 
 MEBIBYTE = 1 << 20
 SWAP = 256 * MEBIBYTE
@@ -126,21 +126,28 @@ def test_huge_pages_are_given_to_pods(node):
         node.machine.run("sysctl -q vm.nr_hugepages=0")
 
 
+def hungry_pod() -> dict:
+    resources = {"requests": {"memory": "16Mi"}, "limits": {"memory": "16Mi"}}
+    return build_pod("hungry", command="tail /dev/zero", resources=resources)
+
+
 @pytest.mark.dozen
-def test_a_container_that_takes_too_much_memory_is_killed_and_says_so(node, agent):
+def test_a_container_that_takes_too_much_memory_is_killed_and_says_so(node):
     node.start()
-    pod = build_pod(
-        "hungry", command="tail /dev/zero", resources={"requests": {"memory": "16Mi"}, "limits": {"memory": "16Mi"}}
-    )
-    node.apply(pod)
+    node.apply(hungry_pod())
     # On a busy machine containerd hears of a kill only after the end of the container, and knows the reason later.
     node.until(lambda pods: "hungry" in pods and ended(pods["hungry"]) == ("OOMKilled", 137), what="hungry killed")
     assert "Memory cgroup out of memory" in node.machine.output("dmesg")
-    if agent == KLET:  # it has read that, and says so on the pod
-        journal = "curl -fsS --unix-socket /var/lib/kubelet/klet.sock http://agent/klet/v1/journal?decision=OOMKilling"
-        found = json.loads(node.until_true(f"{journal} | grep -m 1 '(tail)'"))
-        assert found["subject"]["container"] == "main"
-        assert found["measurements"]["limit"] == 16 * MEBIBYTE
+
+
+@pytest.mark.usefixtures("only_klet")
+def test_what_the_kernel_logs_of_a_kill_is_recorded_for_the_pod(node):
+    node.start()
+    node.apply(hungry_pod())
+    journal = "curl -fsS --unix-socket /var/lib/kubelet/klet.sock http://agent/klet/v1/journal?decision=OOMKilling"
+    found = json.loads(node.until_true(f"{journal} | grep -m 1 '(tail)'"))
+    assert found["subject"]["container"] == "main"
+    assert found["measurements"]["limit"] == 16 * MEBIBYTE
 
 
 def test_safe_sysctls_are_set_in_the_pod_alone(node):
