@@ -19,6 +19,7 @@ from klet.cri.errors import Code
 from klet.host.errors import FileError
 from klet.images.metrics import register_images, register_pulled_images
 from klet.images.node_logins import NoNodeLogins
+from klet.images.present_images import SEEN_FOR
 from klet.images.pull_queue import PullQueue
 from klet.images.pull_secrets import PullSecrets
 from klet.images.pulled.files import PullDirectory
@@ -335,7 +336,9 @@ def test_a_disk_that_takes_no_intent_fails_the_pull():
         assert node.events() == [("Failed", text)]
         assert node.pulls() == 0
         node.files.fails = set()
-        assert isinstance(await node.ensure("good"), PresentImage)  # it has not backed off
+        node.runtime.faults.add(Fault("PullImage", Fail(Code.UNKNOWN, "no such host")))
+        assert isinstance(await node.ensure("good"), MissingImage)  # it has not backed off, and pulls
+        assert (node.pulls(), node.intents()) == (1, [])
 
     on_node(test)
 
@@ -404,6 +407,19 @@ def test_an_image_that_was_there_before_a_pull_without_an_end_stays_usable():
         assert node.intents() == [LOADED.name]
         assert await node.may_use(image=LOADED.name)
         assert node.intents() == []
+
+    on_node(test)
+
+
+def test_two_pulls_without_an_end_trust_no_image_that_only_one_of_them_saw():
+    async def test(node: Node) -> None:
+        for fault in (Fail(Code.UNAVAILABLE, "connection lost"), HalfDone(Code.UNAVAILABLE, "connection lost")):
+            node.runtime.faults.add(Fault("PullImage", fault))
+            await node.ensure("good", image=LOADED.name, policy="Always", uid=f"u-{node.pulls()}")
+            await node.client.remove_image(cri.RemoveImageRequest(image=cri.ImageSpec(image=LOADED.name)))
+            await node.clock.sleep(SEEN_FOR)
+        node.runtime.load_image(LOADED)
+        assert not await node.may_use(image=LOADED.name)
 
     on_node(test)
 

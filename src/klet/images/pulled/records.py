@@ -113,17 +113,19 @@ class PulledImages:
         """Have an intent on disk while an image is pulled; raises FileError if it cannot be written."""
         pull = RecordedPull(records=self, image=image, before=before)
         self._pulling[image] += 1
+        has_begun = False
         try:
             async with self._changing:
                 if image not in self._noted:
                     await self._store.add_intent(image)
                     self._noted.add(image)
+            has_begun = True
             yield pull
         finally:
             if pull.is_open:
-                # Cancelled, or the connection to the runtime broke: the image may come all the same.
                 self._close(pull)
-                self._uncertain.setdefault(image, before)
+                if has_begun:
+                    self._note_uncertain(image, before)
 
     async def end_pull(self, pull: RecordedPull, ref: str, credentials: ImagePullCredentials) -> None:
         async with self._changing:
@@ -270,6 +272,11 @@ class PulledImages:
             await self._store.drop_intent(image)
         except FileError as error:
             logger.warning("Intent to pull not removed", extra={"image": image, "error": str(error)})
+
+    def _note_uncertain(self, image: str, before: str) -> None:
+        """Note a pull that was cancelled, or lost its connection to the runtime: its image may come all the same."""
+        known = self._uncertain.get(image, before)
+        self._uncertain[image] = before if known == before else ""
 
     def _close(self, pull: RecordedPull) -> None:
         pull.is_open = False
