@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeAlias
@@ -10,7 +11,6 @@ import aiohttp
 from aiohttp import web
 from msgspec import Struct, field
 
-from klet.testing.free_ports import find_free_ports
 from klet.testing.registry.process import ImageRegistry
 
 MANIFESTS: Final = r"/manifests/"
@@ -67,11 +67,12 @@ class FaultyProxy:
     """Forwards to a registry; what a rule matches is answered wrongly. The first rule that matches counts."""
 
     def __init__(self, *, behind: ImageRegistry) -> None:
-        [self._port] = find_free_ports(1)
+        # Bound at once: another test run may look for free ports at this moment.
+        self._socket = socket.create_server(("127.0.0.1", 0))
         self._behind = behind
         self._rules: list[_Rule] = []
         self.seen: list[SeenRequest] = []
-        self.registry = ImageRegistry(f"127.0.0.1:{self._port}", behind.authorize)
+        self.registry = ImageRegistry(f"127.0.0.1:{self._socket.getsockname()[1]}", behind.authorize)
         """The registry as a runtime sees it through the proxy."""
 
     def inject(self, pattern: str, fault: Fault, *, times: int | None = None) -> None:
@@ -93,7 +94,7 @@ class FaultyProxy:
             runner = web.ServerRunner(web.Server(handle), shutdown_timeout=0)
             await runner.setup()
             try:
-                await web.TCPSite(runner, "127.0.0.1", self._port).start()
+                await web.SockSite(runner, self._socket).start()
                 yield
             finally:
                 await runner.cleanup()

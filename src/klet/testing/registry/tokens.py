@@ -4,6 +4,7 @@ It speaks both forms that runtimes use: GET with a basic login, and POST with a 
 """
 
 import json
+import socket
 from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,7 +22,6 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from klet.aio.clock import Clock, SystemClock
-from klet.testing.free_ports import find_free_ports
 
 USER: Final = "user"
 PASSWORD: Final = "right-pass"  # noqa: S105 - of nothing but the registry that a test starts
@@ -35,7 +35,9 @@ class TokenServer:
     """Issues tokens. The registry trusts the certificate that it writes into a directory."""
 
     def __init__(self, *, directory: Path, logins: Mapping[str, str], clock: Clock) -> None:
-        [self._port] = find_free_ports(1)
+        # Bound at once: another test run may look for free ports at this moment.
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._port: int = self._socket.getsockname()[1]
         self._logins = logins
         self._clock = clock
         self._key = generate_private_key(SECP256R1())
@@ -70,7 +72,7 @@ class TokenServer:
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         try:
-            await web.TCPSite(runner, "127.0.0.1", self._port).start()
+            await web.SockSite(runner, self._socket).start()
             yield
         finally:
             await runner.cleanup()
