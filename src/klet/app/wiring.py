@@ -300,7 +300,6 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
             checks,
             manager,
             keeper,
-            collection.watcher,
             *flex,
             workers,
             probes,

@@ -108,7 +108,7 @@ async def test_the_socket_of_the_agent_serves_images_and_the_preview(tmp_path):
     }
 
 
-def test_the_board_of_images_is_there_before_the_runtime_has_answered():
+def test_the_board_of_images_is_empty_until_the_runtime_has_answered():
     runtime = FakeRuntime(start=EPOCH, images=(USED,))
     node = SimulatedNode(clock=LoopClock(epoch=EPOCH), runtime=runtime, met=None)
 
