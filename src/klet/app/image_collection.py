@@ -20,7 +20,6 @@ class ImageCollection(Struct, frozen=True, kw_only=True):
 
     ensurer: HeldImages
     """The image manager as pods see it."""
-    watcher: ImageWatcher
     views: ImageViews
     parts: tuple[Part, ...]
     """What runs as soon as the runtime has answered."""
@@ -63,7 +62,6 @@ def build_image_collection(
         ensurer=HeldImages(
             images=images.manager, holds=boards.image_holds, stopping_pods=boards.stopping_pods, clock=ports.clock
         ),
-        watcher=watcher,
         views=ImageViews(watcher=watcher, gc=gc, disk=disk, clock=ports.clock),
-        parts=(gc,) if settings.image_gc.is_periodic else (),
+        parts=(watcher, gc) if settings.image_gc.is_periodic else (watcher,),
     )

@@ -302,7 +302,6 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
             checks,
             manager,
             keeper,
-            collection.watcher,
             *flex,
             workers,
             probes,
