@@ -123,7 +123,7 @@ async def test_a_directory_that_cannot_be_used_stops_no_other(tmp_path, threads,
         await store.pods.save(accepted("p"))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     writes=st.lists(st.lists(st.sampled_from("abcdef"), unique=True), max_size=6),
     lost=st.lists(st.sampled_from("abcdef"), unique=True),

@@ -197,7 +197,7 @@ def _lives(draw: st.DrawFn, pod: Pod, name: str) -> list[ContainerRecord]:
     return lives
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(worlds())
 def test_the_actions_come_to_rest_and_never_double_a_container(world):
     steps = 0

@@ -294,7 +294,7 @@ LABEL = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
 
 
 @pytest.mark.filterwarnings("ignore:Attribute's length must be")
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     name=st.text(st.characters(codec="utf-8", exclude_categories=("C",)), min_size=1, max_size=80),
     organizations=st.lists(LABEL, max_size=3, unique=True),
