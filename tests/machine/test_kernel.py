@@ -144,8 +144,9 @@ def test_a_container_that_takes_too_much_memory_is_killed_and_says_so(node):
 def test_what_the_kernel_logs_of_a_kill_is_recorded_for_the_pod(node):
     node.start()
     node.apply(hungry_pod())
-    journal = "curl -fsS --unix-socket /var/lib/kubelet/klet.sock http://agent/klet/v1/journal?decision=OOMKilling"
-    found = json.loads(node.until_true(f"{journal} | grep -m 1 '(tail)'"))
+    journal = "curl -fsS --unix-socket /var/lib/kubelet/klet.sock http://agent/klet/v1/journal"
+    found = json.loads(node.until_true(f"{journal} | grep OOMKilling | grep -m 1 '(tail)'"))
+    assert found["decision"] == "OOMKilling"
     assert found["subject"]["container"] == "main"
     assert found["measurements"]["limit"] == 16 * MEBIBYTE
 

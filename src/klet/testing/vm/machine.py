@@ -6,6 +6,7 @@ has no network but the port of its SSH server. Everything here blocks.
 
 import json
 import os
+import posixpath
 import shlex
 import shutil
 import signal
@@ -126,9 +127,13 @@ class DebianMachine:
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
         """Put a file in place in one step, and its directory."""
-        target = shlex.quote(path)
-        parent = shlex.quote(os.path.dirname(path))  # noqa: PTH120  a path of the machine, not of this one
-        script = f"mkdir -p {parent} && cat >{target}.new && chmod {mode:o} {target}.new && mv {target}.new {target}"
+        parent, name = posixpath.split(path)
+        # Hidden until it is whole: a kubelet takes every other file of its directory for a pod.
+        unfinished = shlex.quote(posixpath.join(parent, f".{name}.new"))
+        script = (
+            f"mkdir -p {shlex.quote(parent)} && cat >{unfinished} && chmod {mode:o} {unfinished}"
+            f" && mv {unfinished} {shlex.quote(path)}"
+        )
         self.run(script, data=text.encode())
 
     def copy_in(self, local: Path, remote: str) -> None:
