@@ -204,7 +204,7 @@ async def test_nothing_that_is_written_down_holds_a_secret(target):
     assert {where: found for where, data in shown.items() if (found := found_in(data))} == {}
     # The records of pulled images are for root alone; only they have hashes of logins, and of those that were accepted.
     hashed = {where: sum(each in data for each in HASHES) for where, data in shown.items()}
-    records = {where for where in shown if where.startswith(str(target.node.root / "image_manager"))}
+    records = {where for where in shown if where.startswith(str(target.node.root / "image_manager/pulled/sha256-"))}
     assert {where for where, count in hashed.items() if count} == records
     assert [hashed[where] for where in records] == [1]
     # The search finds what is there, and the run used all of it.

@@ -71,7 +71,7 @@ class ImagePuller:
             async with self._records.pulling(wanted.asked, before=before) as record:
                 about.record(Reason.PULLING, f'Pulling image "{wanted.asked}"', parent=parent)
                 try:
-                    done, image = await self._pull(pod, container, wanted, fitting, record, parent)
+                    done, image = await self._pull(pod, container, wanted, fitting, record, before, parent)
                 except (PullFailed, CriError) as error:
                     return self._note_failure(pod, wanted, str(error), _tried(fitting), about, parent)
         except FileError as error:
@@ -94,18 +94,28 @@ class ImagePuller:
         wanted: WantedImage,
         fitting: FittingLogins,
         record: OpenPull,
+        before: str,
         parent: CauseId | None,
     ) -> tuple[PullDone, cri.Image | None]:
         try:
             done = await self._registry.pull(pod, container, wanted, fitting.logins, parent=parent)
         except PullFailed as error:
-            if error.is_certain:
+            # A runtime may fail after it has stored the image, and say so with any code.
+            if error.is_certain and await self._is_unchanged(wanted, before):
                 await record.failed()
             raise
         image = await self._node_images.look(wanted)
         if image is not None:
             await record.succeeded(image.id, done.source)
         return done, image
+
+    async def _is_unchanged(self, wanted: WantedImage, before: str) -> bool:
+        """Return whether the same image is there as before the pull, or none still."""
+        try:
+            image = await self._node_images.look(wanted)
+        except CriError:
+            return False
+        return (image.id if image is not None else "") == before
 
     def _find_backoff(
         self, pod: Pod, wanted: WantedImage, about: SubjectRecorder, parent: CauseId | None

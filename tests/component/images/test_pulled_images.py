@@ -368,9 +368,10 @@ def test_a_pull_that_failed_leaves_nothing(effect):
     on_node(test)
 
 
-def test_a_pull_of_which_the_end_is_not_known_leaves_the_intent():
+@pytest.mark.parametrize("code", [Code.UNAVAILABLE, Code.UNKNOWN])
+def test_a_pull_that_failed_after_its_effect_leaves_the_intent(code):
     async def test(node: Node) -> None:
-        node.runtime.faults.add(Fault("PullImage", HalfDone(Code.UNAVAILABLE, "connection lost")))
+        node.runtime.faults.add(Fault("PullImage", HalfDone(code, "connection lost")))
         assert isinstance(await node.ensure("good"), MissingImage)
         assert (node.intents(), await node.runtime_has(PRIVATE)) == ([IMAGE], True)
         assert not await node.may_use()
