@@ -38,7 +38,8 @@ async def test_a_command_that_takes_too_long_is_killed(bench):
 
 
 async def test_a_command_dies_with_its_container(bench):
-    container = await bench.run(await bench.pod(), "sleep", "1")
+    # Long enough that the command has begun before it ends, also on a busy machine.
+    container = await bench.run(await bench.pod(), "sleep", "5")
     assert (await bench.exec(container, "sleep", "20")).exit_code == 137
     assert (await bench.until_exited(container)).exit_code == 0
 

@@ -13,7 +13,7 @@ def test_marked_integration_tests_pass_in_the_machine(machine):
         f"cd {TREE} && HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis KLET_VM=1 PYTHONPATH={TEST_PACKAGES}"
         f" PATH={VENV}/bin:$PATH {VENV}/bin/python -P -m pytest -q -p no:cacheprovider -m real_machine {DIRECTORIES}"
     )
-    result = machine.run(command, timeout=840, check=False)
+    result = machine.run(command, timeout=1700, check=False)
     assert result.code == 0, result.output[-8000:] + result.errors[-2000:]
     assert " passed" in result.output
     # Everything that could be missing is there, and the machine has cgroup version 2 alone.

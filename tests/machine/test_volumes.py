@@ -4,8 +4,6 @@ import pytest
 
 from klet.testing.vm.node import PATIENCE, UNIT, build_pod
 
-pytestmark = pytest.mark.deadline(900)
-
 EXPORT = "/srv/volumes"
 IQN = "iqn.2030-01.example.klet:disk"
 PLACES = "/var/lib/kubelet/plugins/kubernetes.io"

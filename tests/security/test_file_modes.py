@@ -1,9 +1,11 @@
 """Files of a node that was started with umask 000: nobody but their owner may change them, nor read what is secret."""
 
 import asyncio
+import itertools
 import os
 import stat
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from pathlib import Path
 
 import pytest
 
@@ -25,9 +27,13 @@ def no_umask():
 def writable(*roots):
     """What somebody else may change, by its path; logs are the runtime's."""
     for root in roots:
-        for path in (root, *root.rglob("*")):
-            if not path.is_symlink() and path.suffix != ".log" and path.lstat().st_mode & OTHERS_WRITE:
-                yield path
+        for path in (
+            root,
+            *(Path(folder, each) for folder, *names in os.walk(root) for each in itertools.chain(*names)),
+        ):
+            with suppress(FileNotFoundError):  # the agent has given it its name meanwhile
+                if not path.is_symlink() and path.suffix != ".log" and path.lstat().st_mode & OTHERS_WRITE:
+                    yield path
 
 
 async def until_there(file):

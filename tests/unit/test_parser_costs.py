@@ -58,6 +58,8 @@ WORST = 9
 NOTHING = 0.002
 """Seconds. What costs less, also at the larger size, is not worth measuring."""
 RUNS = 3
+ATTEMPTS = 5
+"""Other processes empty the caches of the processor, so the smallest of several costs is the one that counts."""
 ORIGIN = Origin(kind=StaticOrigin.FILE, location="/pods/p.yaml", node_name="n")
 
 
@@ -225,10 +227,15 @@ def no_collections():
 
 @pytest.mark.parametrize(("parse", "size", "make"), [pytest.param(*row[1:], id=row[0]) for row in PARSERS])
 def test_a_parser_costs_what_its_input_is_long(parse, size, make):
-    large = cost_of(parse, make(FACTOR * size))
-    if large > NOTHING:
-        small = cost_of(parse, make(size))
-        assert large <= WORST * small, f"{large / small:.1f} times the cost for {FACTOR} times the input"
+    large = small = float("inf")
+    for _ in range(ATTEMPTS):
+        large = min(large, cost_of(parse, make(FACTOR * size)))
+        if large <= NOTHING:
+            return
+        small = min(small, cost_of(parse, make(size)))
+        if large <= WORST * small:
+            return
+    pytest.fail(f"{large / small:.1f} times the cost for {FACTOR} times the input")
 
 
 NESTED = [

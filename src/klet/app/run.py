@@ -21,6 +21,7 @@ from klet.app.kubelet_api import ApiSockets, check_serving, open_kubelet_api, ta
 from klet.app.metrics import open_metrics
 from klet.app.node import NodeSpecification, build_node
 from klet.app.opening import LeftState, open_base, open_left_state, open_ports, standalone_objects
+from klet.app.pod_network import build_configured_cidrs
 from klet.app.ports import BasePorts
 from klet.app.settings import (
     AgentSettings,
@@ -221,6 +222,8 @@ async def _open_spec(
         node_taints = join.find_node_taints(cluster)
         objects, reviewer = cluster.objects, cluster.clients.reviews
         plugin_handlers = cluster.drivers.handlers
+    else:
+        others += build_configured_cidrs(given, base)
     ports = await opened.enter_async_context(
         open_ports(
             settings,

@@ -133,6 +133,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         flags,
         name=name,
         architecture=machine.architecture,
+        shows_proxy_version=not given.gates.enabled("DisableNodeKubeProxyVersion"),
         declared_features=cut_declared_features(given) or (),
     )
     return AgentSettings(
@@ -254,6 +255,7 @@ def cut_features(given: Settings) -> PodFeatures:
         stop_signals=given.gates.enabled("ContainerStopSignals"),
         restart_all=given.gates.enabled("RestartAllContainersOnContainerExits"),
         taint_comparisons=given.gates.enabled("TaintTolerationComparisonOperators"),
+        ready_to_start=given.gates.enabled("PodReadyToStartContainersCondition"),
     )
 
 

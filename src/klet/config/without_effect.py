@@ -49,7 +49,6 @@ _UPSTREAM: Final = "upstream's kubelet does not act upon it either"
 FIELDS: Final = (
     Row("enableContentionProfiling", "klet profiles CPU time alone"),
     Row("streamingConnectionIdleTimeout", _UPSTREAM),
-    Row("podCIDR", "a node without an API server takes the pod network of its runtime"),
     Row("hairpinMode", _UPSTREAM),
     Row("contentType", _JSON, honoured="application/json"),
     Row(
@@ -111,21 +110,26 @@ _CLIENT_GATES: Final = _names(
 )
 """Gates of libraries that upstream's kubelet is built with; klet has its own."""
 
+IDLE_GATES: Final = _names(
+    """
+    DRAAdminAccess DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaintRules DRADeviceTaints
+    DRAPartitionableDevices DRAPrioritizedList DRAResourceClaimDeviceStatus GenericWorkload
+    InPlacePodVerticalScalingAllocatedStatus ProcMountType VolumeLimitScaling
+    """
+)
+"""Gates of the API server and the scheduler that upstream's kubelet knows and never asks about: nothing to warn of."""
+
 GATES: Final = _CLIENT_GATES | _names(
     """
     CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions
     ChangeContainerStatusOnKubeletRestart
-    ContextualLogging DRAAdminAccess DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaintRules
-    DRADeviceTaints DRAExtendedResource DRAPartitionableDevices DRAPrioritizedList DRAResourceClaimDeviceStatus
-    DisableCPUQuotaWithExclusiveCPUs DisableNodeKubeProxyVersion EventedPLEG GenericWorkload GitRepoVolumeDriver
+    ContextualLogging DRAExtendedResource DisableCPUQuotaWithExclusiveCPUs EventedPLEG GitRepoVolumeDriver
     GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority InPlacePodLevelResourcesVerticalScaling
-    InPlacePodVerticalScalingAllocatedStatus InPlacePodVerticalScalingExclusiveCPUs
-    InPlacePodVerticalScalingExclusiveMemory KubeletPodResourcesDynamicResources
+    InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory KubeletPodResourcesDynamicResources
     KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
     KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
-    PodAndContainerStatsFromCRI PodReadyToStartContainersCondition ProcMountType
-    ReloadKubeletServerCertificateFile ResourceHealthStatus
-    TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions VolumeLimitScaling
+    PodAndContainerStatsFromCRI ReloadKubeletServerCertificateFile ResourceHealthStatus
+    TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions
     """
 )
 """Gates that no code of klet reads: their feature is there, or is not there, independently of their value."""

@@ -6,6 +6,7 @@ Network filesystems that need a helper of mount(8) are not for this module.
 import ctypes
 import errno
 import os
+import sys
 from collections.abc import Iterable
 from enum import IntFlag, StrEnum
 from pathlib import Path
@@ -50,6 +51,10 @@ class Propagation(StrEnum):
     SHARED = "shared"
     UNBINDABLE = "unbindable"
 
+
+MOUNT_EVENT: Final = "klet.mount"
+UNMOUNT_EVENT: Final = "klet.umount"
+"""Auditing events with the path, as Python raises them for the system calls of `os`: a call through ctypes has none."""
 
 # A mount whose backing is gone answers stat with one of these; it can still be unmounted.
 CORRUPTED = frozenset({
@@ -191,6 +196,7 @@ def set_propagation(target: Path, propagation: Propagation, *, recursive: bool =
 def unmount(target: Path, *, lazy: bool = False, force: bool = False, shown: Path | None = None) -> bool:
     """Unmount what is on top at a path, never through a symlink; False if nothing was mounted there."""
     flags = _NOFOLLOW | (_DETACH if lazy else 0) | (_FORCE if force else 0)
+    sys.audit(UNMOUNT_EVENT, os.fspath(target))
     if _LIBC.umount2(os.fsencode(target), flags) == 0:
         return True
     number = ctypes.get_errno()
@@ -263,6 +269,7 @@ class HostMounts:
 
 
 def _mount(source: str, target: Path, fs_type: str, flags: MountFlag, data: str, shown: Path | None = None) -> None:
+    sys.audit(MOUNT_EVENT, os.fspath(target))
     result = _LIBC.mount(
         os.fsencode(source), os.fsencode(target), fs_type.encode() or None, ctypes.c_ulong(flags), data.encode() or None
     )

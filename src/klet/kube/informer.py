@@ -82,7 +82,6 @@ class Informer(Generic[T]):
         self._changes = Broadcast[ObjectKey]()
         self._synced = asyncio.Event()
         self._version = ""
-        self._streams_lists = True
 
     def get(self, name: str, namespace: str = "") -> T | None:
         return self._objects.get(ObjectKey(namespace, name))
@@ -169,7 +168,7 @@ class Informer(Generic[T]):
 
     async def _follow_with_list(self) -> bool:
         """Watch with the initial events in the stream (WatchList); return False if the server cannot do that."""
-        if not self._streams_lists:
+        if not self._watcher.streams_lists:
             return False
         try:
             await self._watch()
@@ -180,7 +179,7 @@ class Informer(Generic[T]):
                 raise  # The initial events were complete, so the server can do it: this is some other error.
             # It refuses the parameter, or its storage is too old for it, which it calls an internal error.
             logger.debug("No streaming lists", extra={"error": str(error)})
-            self._streams_lists = False
+            self._watcher.streams_lists = False
             return False
         return True
 

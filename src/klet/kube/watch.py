@@ -92,6 +92,8 @@ class Watcher:
         self._patience = patience or WatchPatience()
         self._probing = asyncio.Lock()
         """One probe for all watches that are silent."""
+        self.streams_lists = True
+        """False once the server has refused a list in a stream: each of hundreds of informers need not ask again."""
 
     async def watch(
         self, struct: type[T], scope: WatchScope, *, resource_version: str = "", with_list: bool = False

@@ -16,13 +16,13 @@ from klet.host.beneath import open_directory, open_regular_in, split_end
 from klet.host.errors import FileError, FileMissing
 from klet.logs.line import LogError
 from klet.logs.rotation_plan import COMPRESSED
-from klet.logs.successors import Unpacker, find_next_name, find_own_name, is_open_for_writing
+from klet.logs.successors import Unpacker, find_name_after, find_newest_name, find_own_name, is_open_for_writing
 
 CHUNK: Final = 64 * 1024
 _READS_PER_LOOK: Final = 16
 """How often the name of the log is looked at while there is more to read."""
-_PATIENCE: Final = 10
-"""How often a follower comes back to a rotated file that nothing is written to, but that somebody has open."""
+PATIENCE: Final = 10.0
+"""Seconds that a follower gives those who have a rotated file open, but write nothing to it."""
 DEPTH: Final = 3
 """A log is `<pod>/<container>/<file>` below the directory of all logs."""
 
@@ -47,10 +47,12 @@ class LogFile:
         self._unpacker: Unpacker | None = None
         self._position = 0
         self._reads = 0
+        self._older = ""
+        """The newest rotated file while this one was the log: what is rotated after it is this one."""
         self._rotated: str | None = None
-        """The name that the open file has by now, once it was rotated."""
+        """The name that the open file got when it was rotated."""
         self._stage = _Stage.CURRENT
-        self._patience = 0
+        self._patient_until: float | None = None
 
     @classmethod
     def open(cls, path: Path) -> "LogFile":
@@ -60,12 +62,18 @@ class LogFile:
             with open_directory(logs, pod, container) as found:
                 descriptor = open_regular_in(found, name, path)
                 try:
-                    return cls(path=path, directory=os.dup(found), descriptor=descriptor)
+                    file = cls(path=path, directory=os.dup(found), descriptor=descriptor)
                 except OSError:
                     os.close(descriptor)
                     raise
         except (FileError, OSError) as error:
             raise LogError(f'failed to try resolving symlinks in path "{path}": {error}') from error
+        try:
+            file._look_around()
+        except LogError:
+            file.close()
+            raise
+        return file
 
     @property
     def directory(self) -> Path:
@@ -95,80 +103,113 @@ class LogFile:
         chunk = self.read_at(self._position, CHUNK)
         self._position += len(chunk)
         if chunk:
-            self._patience = _PATIENCE
+            self._patient_until = None
         return chunk
 
-    def check_rotation(self) -> "RotationCheck":
-        """Check at the end of the file whether another one continues it.
+    def check_rotation(self, now: float) -> "RotationCheck":
+        """Check at the end of the file, at this monotonic time, whether another one continues it.
 
         The runtime opens the new file first, and may still write to the old one after it has written to the new one.
         So the old file is left only once nobody can write to it, and after it was read again.
         """
         match self._stage:
             case _Stage.CURRENT:
-                return self._check_current()
+                return self._check_current(now)
             case _Stage.REPLACED:
-                return self._check_replaced()
+                return self._check_replaced(now)
             case _Stage.CLOSED:
                 return self._open_successor()
-
-    def _check_current(self) -> "RotationCheck":
-        current = self._note_rotation()
-        if current is None:
-            return RotationCheck()
-        if self._stage is _Stage.REPLACED:
-            return self._check_replaced()
-        if os.path.samestat(current, os.fstat(self._descriptor)) and current.st_size < self._position:
-            self._position = 0
-            return RotationCheck(read_again=True, is_new=True)
-        return RotationCheck()
-
-    def _check_replaced(self) -> "RotationCheck":
-        if self._unpacker is None and self._patience > 0 and is_open_for_writing(self._descriptor):
-            self._patience -= 1
-            return RotationCheck()
-        self._stage = _Stage.CLOSED
-        return RotationCheck(read_again=True)
-
-    def _note_rotation(self) -> os.stat_result | None:
-        """Look who has the name of the log; None if nobody has it at the moment."""
-        try:
-            current = os.stat(self._path.name, dir_fd=self._directory, follow_symlinks=False)
-            if not os.path.samestat(current, os.fstat(self._descriptor)):
-                self._rotated = self._rotated or find_own_name(self._directory, self._path.name, self._descriptor)
-                # Nothing in the new one: the runtime may not have changed over yet.
-                if current.st_size > 0:
-                    self._stage, self._patience = _Stage.REPLACED, _PATIENCE
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise LogError(f'failed to open log file "{self._path}": {error}') from error
-        return current
 
     def close(self) -> None:
         os.close(self._descriptor)
         os.close(self._directory)
 
+    def _check_current(self, now: float) -> "RotationCheck":
+        current = self._note_rotation()
+        if self._stage is _Stage.REPLACED:
+            return self._check_replaced(now)
+        if current is not None and self._is_open(current) and current.st_size < self._position:
+            self._position = 0
+            return RotationCheck(read_again=True, is_new=True)
+        return RotationCheck()
+
+    def _check_replaced(self, now: float) -> "RotationCheck":
+        if self._unpacker is None and is_open_for_writing(self._descriptor):
+            if self._patient_until is None:
+                self._patient_until = now + PATIENCE
+            if now < self._patient_until:
+                return RotationCheck(is_held=True)
+        self._stage = _Stage.CLOSED
+        return RotationCheck(read_again=True)
+
+    def _look_around(self) -> None:
+        """Note which rotated files are older than the one that was just opened as the log."""
+        try:
+            self._older = find_newest_name(self._directory, self._path.name)
+        except OSError as error:
+            raise self._failure(error) from error
+        self._note_rotation()
+
+    def _note_rotation(self) -> os.stat_result | None:
+        """Look who has the name of the log; None if nobody has it at the moment."""
+        try:
+            current = self._find_current()
+            if current is not None and self._is_open(current):
+                self._rotated = None  # also after a rename that was undone
+            else:
+                self._rotated = self._rotated or self._find_own_name()
+                # Nothing in the new one: the runtime may not have changed over yet. If more were rotated since, it has.
+                if (current is not None and current.st_size > 0) or self._find_successor() != self._path.name:
+                    self._stage, self._patient_until = _Stage.REPLACED, None
+        except OSError as error:
+            raise self._failure(error) from error
+        return current
+
+    def _find_current(self) -> os.stat_result | None:
+        try:
+            return os.stat(self._path.name, dir_fd=self._directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def _find_own_name(self) -> str | None:
+        """Return the name that the open file got. Once it is compressed, only the order of names shows it."""
+        own = find_own_name(self._directory, self._path.name, self._descriptor)
+        if own is None:
+            own = find_name_after(self._directory, self._path.name, self._older)
+        return None if own == self._path.name else own
+
+    def _find_successor(self) -> str:
+        if self._rotated is None:
+            return self._path.name
+        return find_name_after(self._directory, self._path.name, self._rotated)
+
     def _open_successor(self) -> "RotationCheck":
         name = self._path.name
         try:
-            if self._rotated is not None:
-                name = find_next_name(self._directory, name, self._rotated)
+            name = self._find_successor()
             successor = open_regular_in(self._directory, name, self._path.with_name(name))
         except FileMissing:
-            # It was compressed or rotated at this moment: look again.
-            return RotationCheck()
+            # It was rotated or compressed at this moment. Of the log itself, the runtime opens a new one some time.
+            return RotationCheck(is_held=name != self._path.name)
         except (FileError, OSError) as error:
-            raise LogError(f'failed to open log file "{self._path}": {error}') from error
+            raise self._failure(error) from error
         os.close(self._descriptor)
         self._descriptor = successor
         self._position = 0
         self._unpacker = Unpacker(successor) if name.endswith(COMPRESSED) else None
-        is_current = name == self._path.name
-        self._stage = _Stage.CURRENT if is_current else _Stage.REPLACED
-        self._rotated = None if is_current else name
-        self._patience = _PATIENCE
+        self._patient_until = None
+        if name == self._path.name:
+            self._stage, self._rotated = _Stage.CURRENT, None
+            self._look_around()
+        else:
+            self._stage, self._rotated = _Stage.REPLACED, name
         return RotationCheck(read_again=True, is_new=True)
+
+    def _is_open(self, found: os.stat_result) -> bool:
+        return os.path.samestat(found, os.fstat(self._descriptor))
+
+    def _failure(self, error: Exception) -> LogError:
+        return LogError(f'failed to open log file "{self._path}": {error}')
 
     def _read_packed(self, unpacker: Unpacker) -> bytes:
         try:
@@ -183,6 +224,8 @@ class RotationCheck(Struct, frozen=True, kw_only=True):
     read_again: bool = False
     is_new: bool = False
     """What is read next does not continue what was read before."""
+    is_held: bool = False
+    """Another file continues this one, but not yet: look again soon."""
 
 
 class Blocks(Protocol):

@@ -17,7 +17,7 @@ from asyncinotify import Inotify, Mask
 
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
-from klet.logs.file import LogFile, TailSearch
+from klet.logs.file import LogFile, RotationCheck, TailSearch
 from klet.logs.render import LogOptions, LogRenderer
 
 logger = logging.getLogger(__name__)
@@ -46,10 +46,10 @@ async def read_logs(
         if options.tail is not None:
             file.seek(await _tail_start(file, options.tail, clock=clock))
         follower: _Follower | None = None
-        quiet = True
         while not renderer.is_done:
             if chunk := file.read():
-                quiet = False
+                if follower is not None:
+                    follower.note_news()
                 async with turns:
                     output = renderer.feed(chunk)
                     await clock.sleep(_NO_TIME)
@@ -64,16 +64,12 @@ async def read_logs(
                 # What changes before the watch stands is seen by reading once more.
                 changed = watching.enter_context(_watch(file.directory))
                 follower = _Follower(changed=changed, is_running=is_running, clock=clock)
-                quiet = True
                 continue
-            turn = file.check_rotation()
+            turn = file.check_rotation(clock.monotonic())
             if turn.is_new:
                 renderer.drop_incomplete()
-            if turn.read_again:
-                continue
-            if not await follower.wait(quiet=quiet):
+            if not await follower.wait(turn):
                 break
-            quiet = True
         if renderer.skipped:
             logger.warning("Log lines left out", extra={"path": str(path), "lines": renderer.skipped})
 
@@ -85,16 +81,28 @@ class _Follower:
         self._changed = changed
         self._is_running = is_running
         self._clock = clock
+        self._is_quiet = True
         self._has_stopped = False
 
-    async def wait(self, *, quiet: bool) -> bool:
+    def note_news(self) -> None:
+        """Something was read."""
+        self._is_quiet = False
+
+    async def wait(self, turn: RotationCheck) -> bool:
         """Return when reading again makes sense; False when the container stopped and the file was read after that.
 
         The runtime is asked only when a wait brought nothing new: a busy log shows that its container lives.
         """
+        if turn.read_again:
+            return True
+        if turn.is_held:
+            # Not for a change: a busy container writes to the new file all the time.
+            await self._clock.sleep(_HELD_RECHECK)
+            return True
         if self._has_stopped:
             return False
-        if quiet and not await self._is_running():
+        was_quiet, self._is_quiet = self._is_quiet, True
+        if was_quiet and not await self._is_running():
             self._has_stopped = True
             return True
         await first_of(self._changed.wait(), self._clock.sleep(RECHECK))
@@ -103,6 +111,7 @@ class _Follower:
 
 
 _NO_TIME: Final = timedelta(0)
+_HELD_RECHECK: Final = timedelta(milliseconds=20)
 _CHANGES: Final = (
     Mask.MODIFY
     | Mask.CLOSE_WRITE

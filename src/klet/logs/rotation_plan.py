@@ -4,7 +4,9 @@ Beside the log `0.log` there are `0.log.<time>`, the newest rotated file, which 
 next rotation, and `0.log.<time>.gz`. Their names sort by age.
 """
 
+import re
 from collections.abc import Collection
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -13,6 +15,8 @@ from msgspec import Struct
 COMPRESSED: Final = ".gz"
 TEMPORARY: Final = ".tmp"
 _STAMP: Final = "%Y%m%d-%H%M%S"
+_STAMP_PATTERN: Final = re.compile(r"[0-8][0-9]{7}-[0-9]{6}")
+"""Before the year 9000: times after those that others have made up must exist."""
 _SECOND: Final = timedelta(seconds=1)
 
 
@@ -49,9 +53,23 @@ def is_used(name: str, found: Collection[str]) -> bool:
 
 
 def name_rotated(log: str, found: Collection[str], *, now: datetime) -> str:
-    """Return a name that no file has: the clock may have been set back, and a rename would replace the file."""
+    """Return a name that no file has, and that sorts after all others.
+
+    The clock may have been set back, as local time is in autumn: then the oldest file would be taken for the newest.
+    """
+    at = _find_newest(log, found, since=now)
     while True:
-        name = f"{log}.{now.strftime(_STAMP)}"
+        name = f"{log}.{at.strftime(_STAMP)}"
         if name not in found and name + COMPRESSED not in found:
             return name
-        now += _SECOND
+        at += _SECOND
+
+
+def _find_newest(log: str, found: Collection[str], *, since: datetime) -> datetime:
+    """Return the latest time of any name; `since` if there is none after that. Others may have made up names."""
+    least = since.strftime(_STAMP)
+    stamps = {name.removeprefix(f"{log}.").removesuffix(COMPRESSED) for name in found}
+    for stamp in sorted((each for each in stamps if _STAMP_PATTERN.fullmatch(each) and each > least), reverse=True):
+        with suppress(ValueError):
+            return datetime.strptime(stamp, _STAMP)  # noqa: DTZ007 - as local as all names
+    return since

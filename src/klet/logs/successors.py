@@ -28,7 +28,13 @@ def find_own_name(directory: int, log: str, descriptor: int) -> str | None:
     return None
 
 
-def find_next_name(directory: int, log: str, own: str) -> str:
+def find_newest_name(directory: int, log: str) -> str:
+    """Return the name of the newest rotated file, as it was before it was compressed; empty if there is none."""
+    names = (entry.name for entry in _rotated(directory, log))
+    return max((_stem(name) for name in names if not name.endswith(TEMPORARY)), default="")
+
+
+def find_name_after(directory: int, log: str, own: str) -> str:
     """Return the file that was written after the rotated one of that name: the next rotated one, or the log itself."""
     return choose_next(log, own, (entry.name for entry in _rotated(directory, log)))
 

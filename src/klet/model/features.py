@@ -12,6 +12,8 @@ class PodFeatures(Struct, frozen=True, kw_only=True):
     """RestartAllContainersOnContainerExits: the exit of one container may restart all containers of its pod."""
     taint_comparisons: bool = False
     """TaintTolerationComparisonOperators: a toleration may compare numbers."""
+    ready_to_start: bool = True
+    """PodReadyToStartContainersCondition: a pod has a condition for its sandbox and network."""
 
 
 DEFAULT_FEATURES = PodFeatures()

@@ -29,7 +29,7 @@ def find_start(machine: MachineInfo, *, noswap: bool) -> Iterator[Finding]:
     yield find_starting()
     if machine.cgroup_version == 1:
         yield find_cgroup_v1()
-    if machine.swap and not noswap:
+    if machine.has_swap and not noswap:
         yield _about_node(Reason.POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK, _NO_NOSWAP_TEXT)
 
 

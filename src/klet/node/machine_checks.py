@@ -22,7 +22,7 @@ SWAP_REFUSED = (
 def check_machine(given: Settings, machine: MachineInfo) -> None:
     """Raise ConfigError for the first setting that asks more of the machine than it has."""
     config = given.config
-    if config.fail_swap_on and machine.swap:
+    if config.fail_swap_on and machine.has_swap:
         raise ConfigError(SWAP_REFUSED)
     if config.memory_swap.swap_behavior == LIMITED_SWAP and machine.cgroup_version == 1:
         raise ConfigError(

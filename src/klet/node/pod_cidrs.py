@@ -1,13 +1,17 @@
 """Hands the node's pod CIDRs to their users: the runtime, and klet's own bridge network if that is used."""
 
 import logging
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Final, Protocol
 
+from klet.aio.clock import Clock
 from klet.errors import KletError
 from klet.wire import cri_v1_pb2 as cri
 
 logger = logging.getLogger(__name__)
+
+RETRY: Final = timedelta(seconds=10)
 
 
 class CidrUser(Protocol):
@@ -56,3 +60,27 @@ class PodCidrs:
         logger.info("Pod CIDRs in use", extra={"cidrs": ",".join(cidrs), "before": ",".join(self._used)})
         self._used = cidrs
         return True
+
+
+class ConfiguredCidrs:
+    """Hands over the pod CIDRs of the configuration, on a node that no API server gives any (podCIDR)."""
+
+    def __init__(
+        self,
+        *,
+        cidrs: PodCidrs,
+        wanted: tuple[str, ...],
+        until_prepared: Callable[[], Awaitable[None]],
+        clock: Clock,
+    ) -> None:
+        self._cidrs = cidrs
+        self._wanted = wanted
+        self._until_prepared = until_prepared
+        """Returns when the runtime has answered."""
+        self._clock = clock
+
+    async def run(self) -> None:
+        await self._until_prepared()
+        # It is over once there is nothing to hand over any more.
+        while await self._cidrs.apply(self._wanted):
+            await self._clock.sleep(RETRY)

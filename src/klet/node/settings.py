@@ -55,6 +55,8 @@ class NodeSettings(Struct, frozen=True, kw_only=True):
     counts_storage: bool = True
     """Local storage is a resource (localStorageCapacityIsolation)."""
     reservations: Reservations = field(default_factory=Reservations)
+    shows_proxy_version: bool = False
+    """The Node names a version of kube-proxy, the agent's own (without the gate DisableNodeKubeProxyVersion)."""
     declared_features: tuple[str, ...] = ()
     """What the node can do that others of its cluster perhaps cannot."""
 
@@ -72,6 +74,7 @@ def cut_node_settings(
     *,
     name: str,
     architecture: str,
+    shows_proxy_version: bool = False,
     declared_features: tuple[str, ...] = (),
 ) -> NodeSettings:
     """Choose what the node's object needs."""
@@ -90,6 +93,7 @@ def cut_node_settings(
         max_images=config.node_status_max_images,
         counts_storage=config.local_storage_capacity_isolation,
         reservations=cut_reservations(config, ignore_eviction=flags.experimental_allocatable_ignore_eviction),
+        shows_proxy_version=shows_proxy_version,
         declared_features=declared_features,
     )
 

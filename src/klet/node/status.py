@@ -128,7 +128,7 @@ def _set_versions(info: NodeSystemInfo, seen: StatusInputs, settings: NodeSettin
         os_image=seen.versions.image,
         container_runtime_version=seen.runtime_version,
         kubelet_version=KUBELET_VERSION,
-        kube_proxy_version="",
+        kube_proxy_version=KUBELET_VERSION if settings.shows_proxy_version else "",
     )
 
 

@@ -79,6 +79,7 @@ from klet.simulation.fake_host import (
 )
 from klet.simulation.fake_usage import MemoryUsageHost
 from klet.sources.merge import PodChangeKind, PodChanges
+from klet.stats.collector import StatsSettings
 from klet.sync.loop import ChangeSource
 from klet.testing.devices import MemoryDevices
 from klet.testing.fake_runtime.machine import FakeRuntime
@@ -185,6 +186,7 @@ class SimulatedNode:
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     log_rotation: LogRotationSettings = field(default_factory=LogRotationSettings)
     image_gc: ImageGcPolicy = field(default_factory=ImageGcPolicy)
+    stats: StatsSettings = field(default_factory=StatsSettings)
 
     def __post_init__(self) -> None:
         self.logs = MemoryLogs(sink=self.files.sink)
@@ -213,7 +215,7 @@ class SimulatedNode:
             ports = self.build_ports(client, wanted, seed=seed, reboot=reboot, metrics=metrics)
             api = self._open_api(socket) if socket is not None else None
             settings = simulated_settings(parallel_starts, features=features, node=self.settings)
-            settings = replace(settings, own_ports=self.own_ports, log_rotation=self.log_rotation)
+            settings = replace(settings, own_ports=self.own_ports, log_rotation=self.log_rotation, stats=self.stats)
             settings = replace(settings, image_gc=self.image_gc)
             node = build_node(NodeSpecification(settings=settings, ports=ports, api=api))
             await boots.note_running()

@@ -22,6 +22,7 @@ from klet.stats.exposition import (
     LabelPair,
     Number,
     SampleRow,
+    feed_family,
     label,
     pair_families,
     write_exposition,
@@ -85,11 +86,11 @@ def _cgroup_samples(snapshot: StatsSnapshot, *, now: datetime) -> Iterator[Famil
     return chain(
         pair_families(families.SETTINGS, [SampleRow(each.text, "", each.stats) for each in cgroups]),
         pair_families(families.CGROUPS, [SampleRow(each.text, each.at, each.stats) for each in cgroups]),
-        pair_families([families.LAST_SEEN], [SampleRow(each.text, seen_at, seen) for each in cgroups]),
-        pair_families([families.CPU_USAGE], [each.row(each.stats, _CPU_TOTAL) for each in cgroups]),
-        pair_families([families.TASKS], [each.row(0, state) for each in cgroups for state in _TASK_STATES]),
-        pair_families([families.PAGE_FAULTS], [row for each in cgroups for row in _fault_rows(each)]),
-        pair_families([families.SOFT_LIMITS], [row for each in cgroups for row in _limit_rows(each)]),
+        feed_family(families.LAST_SEEN, (SampleRow(each.text, seen_at, seen) for each in cgroups)),
+        feed_family(families.CPU_USAGE, (each.row(each.stats, _CPU_TOTAL) for each in cgroups)),
+        feed_family(families.TASKS, (each.row(0, state) for each in cgroups for state in _TASK_STATES)),
+        feed_family(families.PAGE_FAULTS, (row for each in cgroups for row in _fault_rows(each))),
+        feed_family(families.SOFT_LIMITS, (row for each in cgroups for row in _limit_rows(each))),
         pair_families(families.INTERFACES, [row for each in cgroups for row in _interface_rows(each)]),
         _device_samples(cgroups, filesystems),
         pair_families(families.FILESYSTEMS, filesystems),
@@ -111,7 +112,7 @@ def _device_samples(
     return chain(
         pair_families(families.DEVICES, [row for _, row in devices]),
         pair_families(families.OPERATIONS, operations),
-        pair_families([families.BLOCK_IO], [row for each in cgroups for row in _block_io_rows(each)]),
+        feed_family(families.BLOCK_IO, (row for each in cgroups for row in _block_io_rows(each))),
     )
 
 
@@ -151,14 +152,12 @@ _MAJOR_PAGE_FAULT: Final = label("failure_type", "pgmajfault")
 _NO_MEMORY: Final = MemoryCounters(usage=0, working_set=0)
 
 
-def _fault_rows(cgroup: _CgroupLabels) -> tuple[SampleRow[Number], ...]:
+def _fault_rows(cgroup: _CgroupLabels) -> Iterator[SampleRow[Number]]:
     memory = cgroup.stats.memory or _NO_MEMORY
-    return (
-        cgroup.row(memory.page_faults, _PAGE_FAULT, _CONTAINER_SCOPE),
-        cgroup.row(memory.hierarchy_page_faults, _PAGE_FAULT, _HIERARCHY_SCOPE),
-        cgroup.row(memory.major_page_faults, _MAJOR_PAGE_FAULT, _CONTAINER_SCOPE),
-        cgroup.row(memory.hierarchy_major_page_faults, _MAJOR_PAGE_FAULT, _HIERARCHY_SCOPE),
-    )
+    yield cgroup.row(memory.page_faults, _PAGE_FAULT, _CONTAINER_SCOPE)
+    yield cgroup.row(memory.hierarchy_page_faults, _PAGE_FAULT, _HIERARCHY_SCOPE)
+    yield cgroup.row(memory.major_page_faults, _MAJOR_PAGE_FAULT, _CONTAINER_SCOPE)
+    yield cgroup.row(memory.hierarchy_major_page_faults, _MAJOR_PAGE_FAULT, _HIERARCHY_SCOPE)
 
 
 def _limit_rows(cgroup: _CgroupLabels) -> Iterator[SampleRow[Number]]:

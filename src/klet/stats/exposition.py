@@ -2,13 +2,14 @@
 
 The labels and the timestamp of a row are written once and shared by all families that have a sample for it. Label
 values come from the node's own pods, containers and devices: they are escaped and cut, and a series exists as long as
-what it measures. The text is written family by family, so that it is never in memory as a whole.
+what it measures. The text is written in pieces, family by family, so that it is never in memory as a whole.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
+from itertools import islice
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -25,6 +26,7 @@ LabelPair: TypeAlias = str
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_LINES_AT_ONCE: Final = 250
 
 
 class FamilyType(StrEnum):
@@ -58,8 +60,8 @@ class FamilySamples(Struct, frozen=True):
     """A family with its rows, to be written."""
 
     name: str
-    write: Callable[[], bytes]
-    """Empty if there is no sample: then the family is not named either."""
+    write: Callable[[], Iterator[bytes]]
+    """Gives nothing if there is no sample: then the family is not named either."""
 
 
 def label(name: str, value: str, *, longest: int = LONGEST_WORD) -> LabelPair:
@@ -86,16 +88,21 @@ def pair_families(families: Iterable[SampleFamily[T]], rows: Sequence[SampleRow[
     return (FamilySamples(family.name, partial(_write_family, family, rows)) for family in families)
 
 
+def feed_family(family: SampleFamily[T], rows: Iterable[SampleRow[T]]) -> Iterator[FamilySamples]:
+    """Give one family its rows, which are made only while it is written: the labels of all would take megabytes."""
+    yield FamilySamples(family.name, partial(_write_family, family, rows))
+
+
 def write_exposition(families: Iterable[FamilySamples]) -> Iterator[bytes]:
-    """Yield the text, family by family, sorted by name."""
+    """Yield the text in pieces, family by family, sorted by name."""
     for family in sorted(families, key=lambda each: each.name):
-        if text := family.write():
-            yield text
+        yield from family.write()
 
 
-def _write_family(family: SampleFamily[T], rows: Sequence[SampleRow[T]]) -> bytes:
+def _write_family(family: SampleFamily[T], rows: Iterable[SampleRow[T]]) -> Iterator[bytes]:
     name, read = family.name, family.read
-    lines = [f"{name}{row.labels} {value}{row.at}\n" for row in rows if (value := read(row.values)) is not None]
-    if not lines:
-        return b""
-    return f"# HELP {name} {family.about}\n# TYPE {name} {family.type}\n{''.join(lines)}".encode()
+    lines = (f"{name}{row.labels} {value}{row.at}\n" for row in rows if (value := read(row.values)) is not None)
+    intro = f"# HELP {name} {family.about}\n# TYPE {name} {family.type}\n"
+    while text := "".join(islice(lines, _LINES_AT_ONCE)):
+        yield f"{intro}{text}".encode()
+        intro = ""

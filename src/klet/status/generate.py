@@ -255,16 +255,19 @@ def _conditions(
     inputs: PodStatusInputs,
 ) -> tuple[PodCondition, ...]:
     restart_all = inputs.features.restart_all
-    foreign = _foreign_conditions(pod, inputs.previous, restart_all=restart_all)
-    ready_to_start = PodCondition(type=conditions.READY_TO_START, status=FALSE if inputs.needs_sandbox else TRUE)
+    foreign = _foreign_conditions(pod, inputs.previous, inputs.features)
+    ready_to_start = tuple[PodCondition, ...]()
+    if inputs.features.ready_to_start:
+        has_sandbox = FALSE if inputs.needs_sandbox else TRUE
+        ready_to_start = (PodCondition(type=conditions.READY_TO_START, status=has_sandbox),)
     containers = conditions.containers_ready(pod, (*init, *regular), phase)
     stays = restart_all and _is_true(inputs.previous, conditions.INITIALIZED)
     initialized = conditions.initialized(pod, regular, init, phase, stays=stays)
     owned = (
-        ready_to_start,
+        *ready_to_start,
         initialized,
         # A readiness gate may name any condition that is known by now.
-        conditions.ready(pod, containers, (*foreign, ready_to_start, initialized)),
+        conditions.ready(pod, containers, (*foreign, *ready_to_start, initialized)),
         containers,
         PodCondition(type=conditions.POD_SCHEDULED, status=TRUE),
     )
@@ -280,12 +283,13 @@ def _is_true(status: PodStatus, kind: str) -> bool:
     return any(condition.type == kind and condition.status == TRUE for condition in status.conditions)
 
 
-def _foreign_conditions(pod: Pod, previous: PodStatus, *, restart_all: bool) -> tuple[PodCondition, ...]:
+def _foreign_conditions(pod: Pod, previous: PodStatus, features: PodFeatures) -> tuple[PodCondition, ...]:
     """Return the conditions of other clients; DisruptionTarget of the node stays, too.
 
-    Without its gate AllContainersRestarting is not computed here: an existing condition stays as it is.
+    A condition whose gate is off is not computed here: an existing one stays as it is.
     """
-    owned = conditions.OWNED if restart_all else conditions.OWNED - {ALL_RESTARTING}
+    gated = {ALL_RESTARTING: features.restart_all, conditions.READY_TO_START: features.ready_to_start}
+    owned = conditions.OWNED - {kind for kind, is_on in gated.items() if not is_on}
     foreign = {condition.type: condition for condition in pod.status.conditions if condition.type not in owned}
     kept = {condition.type: condition for condition in previous.conditions if condition.type in conditions.SHARED}
     return tuple((foreign | kept).values())

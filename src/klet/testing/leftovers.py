@@ -1,4 +1,4 @@
-"""Removes what a private containerd left on the machine: processes, mounts, cgroups, its bridge.
+"""Finds and removes what a private containerd left on the machine: processes, mounts, cgroups, its bridge.
 
 Only things that name the containerd's own directory, or that its own files name, are touched. Everything here blocks.
 """
@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from msgspec import Struct
@@ -66,6 +67,30 @@ def undo_mounts(directory: Path) -> None:
         subprocess.run(["umount", "--lazy", mount], check=False, capture_output=True)
 
 
+def find_cgroups(name: str, *, below: str = "/") -> list[str]:
+    """Return the directories of all cgroups of such a name, of all hierarchies. Any may go while they are looked for:
+    `Path.glob` would fail then.
+    """
+    mounts = [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir()]
+    tops = {(mount / below.strip("/")).resolve() for mount in mounts}
+    found = ((folder, names) for top in tops for folder, names, _ in os.walk(top))
+    return sorted({f"{folder}/{each}" for folder, names in found for each in names if fnmatchcase(each, name)})
+
+
+def list_files(directory: Path) -> list[Path]:
+    """Return the files below a directory in which others may be removing things, as `rglob` cannot."""
+    return [Path(folder, name) for folder, _, names in os.walk(directory) for name in names]
+
+
+def list_loop_backings() -> list[str]:
+    """Return what the loop devices of this machine are made of."""
+    found = []
+    for file in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with suppress(OSError):  # it was released meanwhile
+            found.append(file.read_text(errors="replace").strip())
+    return found
+
+
 def _daemons(directory: Path) -> list[int]:
     """Return the daemon and its shims: their command lines name a file in the directory."""
     found = []
@@ -99,9 +124,10 @@ def _remove_cgroups(name: str) -> None:
     for top in {root / name for root in roots if (root / name / "cgroup.procs").exists()}:
         for folder, _, _ in os.walk(top, topdown=False):
             # A task whose bundle is gone already is known by its cgroup only.
-            for pid in Path(folder, "cgroup.procs").read_text().split():
-                _kill(int(pid))
-            Path(folder).rmdir()
+            with suppress(FileNotFoundError):  # a shim that ended meanwhile has removed it
+                for pid in Path(folder, "cgroup.procs").read_text().split():
+                    _kill(int(pid))
+                Path(folder).rmdir()
 
 
 def _kill(pid: int) -> None:

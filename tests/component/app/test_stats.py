@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import aiohttp
 import pytest
 
 from klet.aio.clock import SystemClock
+from klet.app.settings import cut_settings
+from klet.config.command_line import Settings, parse_command_line
 from klet.model.stats import CpuCounters, MemoryCounters
 from klet.simulation import DrivenPodSource, SimulatedNode
 from klet.testing.builders import IMAGE, make_pod
@@ -87,6 +90,22 @@ async def test_cpu_and_memory_alone_are_shown_if_asked_for(machine, tmp_path, me
     [pod] = summary["pods"]
     assert pod.keys() <= set(KEYS["pod"])
     assert pod["containers"][0].keys() <= set(KEYS["container"])
+
+
+@pytest.mark.parametrize(
+    ("interval", "reads"),
+    [pytest.param("1h", 1, id="one that is young enough"), pytest.param("1us", 2, id="a new one")],
+)
+async def test_the_housekeeping_interval_says_which_snapshot_is_handed_out(machine, tmp_path, interval, reads):
+    arguments = ("--address=127.0.0.1", "--hostname-override=node", f"--housekeeping-interval={interval}")
+    given = parse_command_line(arguments, read_file=Path.read_text, list_dir=os.listdir)
+    assert isinstance(given, Settings)
+    machine.stats = cut_settings(given, machine.machine.info()).stats
+    async with serving(machine, tmp_path / "klet.sock") as session:
+        for _ in range(2):
+            status, text = await ask(session)
+            assert status == 200, text
+    assert machine.usage.reads == reads
 
 
 async def test_without_the_root_cgroup_there_is_no_summary(machine, tmp_path):

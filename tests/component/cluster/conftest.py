@@ -30,6 +30,7 @@ from klet.host.inotify import watch_directory
 from klet.kube.informer import Informer
 from klet.kube.node_informers import build_informers
 from klet.metrics import MetricRegistry
+from klet.model.features import PodFeatures
 from klet.model.roles import PodSink
 from klet.node.pod_cidrs import PodCidrs
 from klet.offline.keeping import Offline
@@ -104,8 +105,9 @@ class ClusterNode:
         sink = GatedPods(is_enabled=self.gates.enabled, sink=changes)
         cluster = await self._join(strategy, events=recorder, sink=sink)
         self.machine.has_image_volumes = self.gates.enabled("ImageVolume")
+        features = PodFeatures(ready_to_start=self.gates.enabled("PodReadyToStartContainersCondition"))
         settings = replace(
-            simulated_settings(8, node=self.machine.settings),
+            simulated_settings(8, features=features, node=self.machine.settings),
             has_pod_level_resources=self.gates.enabled("PodLevelResources"),
             declared_features=self.declared_features,
         )

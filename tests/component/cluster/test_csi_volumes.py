@@ -294,7 +294,6 @@ async def killed(node):
 @pytest.mark.parametrize("at", [Moment.BEFORE, Moment.AFTER])
 @pytest.mark.parametrize("rpc", RPCS[:2])
 @pytest.mark.parametrize("is_wanted", [True, False])
-@pytest.mark.deadline(90)
 async def test_an_agent_that_is_killed_while_it_sets_up_loses_nothing(node, storage, rpc, at, is_wanted):
     await storage.describe()
     await storage.provision()
@@ -320,7 +319,6 @@ async def test_an_agent_that_is_killed_while_it_sets_up_loses_nothing(node, stor
 
 @pytest.mark.parametrize("at", [Moment.BEFORE, Moment.AFTER])
 @pytest.mark.parametrize("rpc", RPCS[2:])
-@pytest.mark.deadline(90)
 async def test_an_agent_that_is_killed_while_it_takes_down_leaves_nothing(node, storage, rpc, at):
     await storage.describe()
     await storage.provision()
@@ -342,7 +340,6 @@ async def test_an_agent_that_is_killed_while_it_takes_down_leaves_nothing(node, 
 @pytest.mark.parametrize("at", [Moment.BEFORE, Moment.PARTIAL, Moment.AFTER])
 @pytest.mark.parametrize("code", [Code.INTERNAL, Code.UNAVAILABLE])
 @pytest.mark.parametrize("rpc", RPCS)
-@pytest.mark.deadline(90)
 async def test_a_driver_that_fails_once_is_called_again(node, storage, rpc, code, at):
     await storage.describe()
     await storage.provision()
@@ -373,7 +370,6 @@ async def test_a_driver_whose_capability_changes_leaves_nothing(node, storage):
 
 
 @pytest.mark.parametrize("at", [Moment.BEFORE, Moment.AFTER])
-@pytest.mark.deadline(90)
 async def test_an_agent_that_is_killed_while_it_expands_a_volume_expands_it_again(node, storage, at):
     storage.driver.capabilities = EXPANDS
     await storage.describe()
@@ -396,7 +392,6 @@ async def test_an_agent_that_is_killed_while_it_expands_a_volume_expands_it_agai
 
 @pytest.mark.parametrize("at", [Moment.BEFORE, Moment.AFTER])
 @pytest.mark.parametrize("rpc", RPCS)
-@pytest.mark.deadline(90)
 async def test_an_agent_that_is_killed_while_it_handles_a_device_leaves_nothing(node, storage, rpc, at):
     await storage.describe()
     await storage.provision(mode="Block")

@@ -53,3 +53,13 @@ async def test_a_pod_with_resources_of_its_own_is_rejected(node):
             "PodLevelResourcesNotSupported",
             "Pod was rejected: PodLevelResources feature gate is disabled",
         )
+
+
+async def test_a_pod_has_no_condition_for_its_sandbox(node):
+    node.gates = resolve_gates({"PodReadyToStartContainersCondition": False})
+    async with node.run():
+        await node.bind()
+        pod = await node.until_running()
+        assert {each.type for each in pod.status.conditions} == {
+            "Initialized", "Ready", "ContainersReady", "PodScheduled"
+        }  # fmt: skip

@@ -61,7 +61,7 @@ async def until_owned_by(storage, uid):
 
 @pytest.mark.parametrize("keeps_csi_node", [True, False], ids=["before the collector", "after the collector"])
 async def test_the_csi_node_and_its_drivers_follow(storage, keeps_csi_node):
-    async with following(storage) as _, asyncio.timeout(10):
+    async with following(storage) as _, asyncio.timeout(60):
         uid = await make_again(storage, keeps_csi_node=keeps_csi_node)
         found = await until_owned_by(storage, uid)
         assert [(each.name, each.allocatable.count) for each in found.spec.drivers] == [(D, 7)]
@@ -69,7 +69,7 @@ async def test_the_csi_node_and_its_drivers_follow(storage, keeps_csi_node):
 
 
 async def test_a_refusal_is_tried_again(storage):
-    async with following(storage) as _, asyncio.timeout(10):
+    async with following(storage) as _, asyncio.timeout(60):
         refusal = RefuseRequest(modified(kind_of(CSINode), NODE))
         storage.faults.plan(refusal, applies=lambda ask: "csinodes" in ask.path and ask.method == "POST", times=9)
         uid = await make_again(storage, keeps_csi_node=False)
@@ -77,7 +77,7 @@ async def test_a_refusal_is_tried_again(storage):
 
 
 async def test_changes_of_the_same_node_ask_no_driver(storage):
-    async with following(storage) as driver, asyncio.timeout(10):
+    async with following(storage) as driver, asyncio.timeout(60):
         versions = await storage.versions()
         for number in range(20):
             await storage.client.patch(Node, NODE, patch={"metadata": {"labels": {"n": str(number)}}})

@@ -15,6 +15,12 @@ SOON = timedelta(milliseconds=300)
 
 @pytest.fixture
 def sockets():
+    return RegistrationSockets(clock=SystemClock())
+
+
+@pytest.fixture
+def hasty():
+    """For plugins that are not there."""
     return RegistrationSockets(clock=SystemClock(), dial_timeout=SOON)
 
 
@@ -61,18 +67,18 @@ async def test_a_plugin_that_answers_badly(tmp_path, sockets, fault, expected):
     assert str(caught.value).startswith(expected)
 
 
-async def test_a_socket_where_nobody_listens(tmp_path, sockets):
+async def test_a_socket_where_nobody_listens(tmp_path, hasty):
     async with serve_registrar(tmp_path / "a.sock") as registrar:
         await registrar.die()
         assert registrar.socket.is_socket()
         with pytest.raises(PluginSocketError, match=r"^context deadline exceeded$"):
-            async with sockets.dial(str(registrar.socket)):
+            async with hasty.dial(str(registrar.socket)):
                 pass
 
 
-async def test_a_socket_that_is_missing(tmp_path, sockets):
+async def test_a_socket_that_is_missing(tmp_path, hasty):
     with pytest.raises(PluginSocketError, match=r"^context deadline exceeded$"):
-        async with sockets.dial(str(tmp_path / "missing.sock")):
+        async with hasty.dial(str(tmp_path / "missing.sock")):
             pass
 
 
@@ -82,14 +88,13 @@ async def test_a_path_that_is_too_long_for_a_socket(tmp_path, sockets):
             pass
 
 
-async def test_a_plugin_that_listens_late_is_reached(tmp_path):
+async def test_a_plugin_that_listens_late_is_reached(tmp_path, sockets):
     socket = tmp_path / "a.sock"
-    patient = RegistrationSockets(clock=SystemClock())
     dialed = asyncio.Event()
 
     async def ask():
         dialed.set()
-        async with patient.dial(str(socket)) as client:
+        async with sockets.dial(str(socket)) as client:
             return await client.get_info()
 
     async with asyncio.TaskGroup() as group:

@@ -97,6 +97,27 @@ async def test_a_server_without_streaming_lists_is_listed(cluster, refusal):
     assert len(informer.all()) == 2
 
 
+async def test_what_one_informer_was_refused_no_other_one_asks_for(cluster):
+    cluster.api.faults.plan(RefuseRequest(refusals.internal(OLD_STORAGE)), applies=lambda ask: ask.is_watch)
+    asked = []
+    async with asyncio.TaskGroup() as group:
+        first = cluster.informer()
+        tasks = [group.create_task(first.run())]
+        await first.until_synced()
+        await cluster.put("a")
+        with first.changes() as changes:
+            while not first.all():
+                await changes.get()
+        cluster.api.faults.plan(Cut(), applies=lambda ask: asked.append(ask.is_watch) or False)
+        second = cluster.informer()
+        tasks.append(group.create_task(second.run()))
+        await second.until_synced()
+        for task in tasks:
+            task.cancel()
+    assert asked[0] is False
+    assert [each.metadata.name for each in second.all()] == ["a"]
+
+
 class RecordingClock(FastClock):
     """Remembers how long it was asked to sleep."""
 
@@ -208,6 +229,8 @@ async def test_an_answer_to_somebody_else_ends_the_wait_for_a_server_that_was_aw
 
 class EndingWatcher:
     """Its first watches end at once, as those of a server that dies may; `is_over` says when all of them have."""
+
+    streams_lists = True
 
     def __init__(self, inner, ends):
         self.inner = inner

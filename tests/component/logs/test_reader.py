@@ -168,6 +168,31 @@ async def test_a_rotation_loses_nothing(path, clock, tmp_path):
     assert descriptors() == []
 
 
+async def test_a_rotated_file_is_not_left_while_the_runtime_has_it_open(path, clock, tmp_path):
+    """However busy the new file is, and without a question to the runtime: there is more to read in any case."""
+    container = Container()
+    async with follow(path, clock, container) as log, asyncio.TaskGroup() as group:
+        task = group.create_task(anext(log))
+        await clock.until_asleep()
+        container.asked = 0
+        with path.open("ab", buffering=0) as writer:
+            path.rename(tmp_path / "0.log.1")
+            path.write_bytes(line("new"))
+            for number in range(50):
+                await clock.run(timedelta(milliseconds=20))
+                append(path, line(str(number)))
+            container.running = False
+            writer.write(line("late"))
+            await clock.run(timedelta(seconds=5))
+            assert await task == b"late\n"
+            task = group.create_task(anext(log))
+            await clock.run(timedelta(seconds=5))
+            assert not task.done()
+        await clock.run(timedelta(seconds=1))
+        assert await task == b"new\n" + b"".join(b"%d\n" % number for number in range(50))
+        assert container.asked <= 1
+
+
 async def test_a_busy_log_does_not_ask_the_runtime_for_each_line(path, clock):
     container = Container()
     async with follow(path, clock, container, tail=1) as log:

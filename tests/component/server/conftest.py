@@ -72,7 +72,7 @@ from klet.testing.fake_runtime.world import Features
 from klet.testing.in_process import run_in_process
 from klet.wire import cri_v1_pb2 as cri
 
-PROMPTLY = 10
+PROMPTLY = 30
 YEAR = timedelta(days=365)
 ADMIN = Template(common_name="admin", organizations=("masters", "people"))
 UID = "web-uid"

@@ -10,7 +10,7 @@ import uvloop
 from klet.aio.clock import SystemClock
 from klet.server.accept import accept_connections
 
-PROMPTLY = 10
+PROMPTLY = 30
 
 
 class Greeter(asyncio.Protocol):

@@ -29,7 +29,7 @@ from klet.testing.clock import ManualClock
 NOW = datetime.now(UTC)
 
 
-PROMPTLY = 10
+PROMPTLY = 30
 GET = b"GET /healthz HTTP/1.1\r\nHost: n\r\n\r\n"
 
 

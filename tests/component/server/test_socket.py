@@ -54,7 +54,7 @@ from klet.server.routes.pods import PodRoutes
 from klet.testing.builders import make_pod
 from klet.testing.strict import decode_strictly
 
-PROMPTLY = 5
+PROMPTLY = 30
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from klet.testing.fake_runtime.calls import CallRecord
 
-PROMPTLY = 10
+PROMPTLY = 30
 EXEC = "/exec/default/web/main?command=sh&command=-c&input=1&output=1"
 SPDY = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n"
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"

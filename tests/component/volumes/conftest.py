@@ -40,8 +40,9 @@ from klet.volumes.keeper import VolumeKeeper
 from klet.volumes.labels import LabelRules
 from klet.volumes.names import Layout
 
-BUDGET = 1.0
-"""Seconds from a change at the API server to the files of a pod."""
+BUDGET = 15.0
+"""Seconds from a change at the API server to the files of a pod, on a machine with much else to do: what waits for the
+next look takes a minute. How quick it is on a machine at rest is measured by bench/cluster."""
 
 
 class Clock(SystemClock):

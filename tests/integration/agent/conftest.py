@@ -184,10 +184,15 @@ class Node:
             yield agent
 
     @asynccontextmanager
-    async def started(self, *arguments: str, **settings):
-        """The agent's process, which may not answer yet; it is killed at the end of the block."""
+    async def started(self, *arguments: str, killed_before: int = 0, **settings):
+        """The agent's process, which may not answer yet; it is killed at the end of the block.
+
+        With a number it is killed before its change of that number to files and mounts of pods.
+        """
         self.config.write_text(json.dumps(self.settings | settings))
-        command = [sys.executable, "-P", "-m", "klet", "run", f"--config={self.config}", f"--root-dir={self.root}"]
+        program = ["klet.testing.killed_agent", str(killed_before), str(self.root / "pods")] * bool(killed_before)
+        command = [sys.executable, "-P", "-m", *(program or ["klet"]), "run", f"--config={self.config}"]
+        command.append(f"--root-dir={self.root}")
         command.append("--klet-leave-kernel-tunables")
         with self.log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(

@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 
 from klet.aio.clock import SystemClock
+from klet.testing.leftovers import find_cgroups
 from klet.wire import containerd_events_pb2 as events
 from klet.wire import containerd_events_service_pb2 as service
 from klet.wire import cri_v1_pb2 as pb
@@ -219,13 +220,6 @@ class Churn:
         self.present.clear()
 
 
-def cgroups_of_pods(parent: str) -> list[str]:
-    """Of all hierarchies, the unified one included."""
-    roots = [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir()]
-    tops = {(root / parent.strip("/")).resolve() for root in roots}
-    return sorted(str(path) for top in tops if top.is_dir() for path in (top / "kubepods").glob("**/pod*"))
-
-
 async def test_kills_at_any_moment_start_nothing_twice_and_leak_nothing(node, manifest, cri, containerd):
     seed = int(os.environ.get("KLET_CHURN_SEED", "0")) or random.randrange(1, 1 << 32)
     print(f"KLET_CHURN_SEED={seed}")  # noqa: T201 - how to run it again
@@ -237,7 +231,7 @@ async def test_kills_at_any_moment_start_nothing_twice_and_leak_nothing(node, ma
     async def is_nothing_left() -> bool:
         sandboxes = (await cri.list_pod_sandbox(pb.ListPodSandboxRequest())).items
         files = (*(node.root / "pods").iterdir(), *node.logs.iterdir())
-        return not (sandboxes or files or cgroups_of_pods(containerd.cgroup_parent))
+        return not (sandboxes or files or find_cgroups("pod*", below=f"{containerd.cgroup_parent}/kubepods"))
 
     async with witness.watching():
         for _ in range(PODS):

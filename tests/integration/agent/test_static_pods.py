@@ -1,20 +1,17 @@
 """Static pods on real containerd: started, shown, changed, removed, and adopted by the next agent."""
 
+import asyncio
 import json
 import os
 import socket
-from pathlib import Path
 
 import pytest
 from aiohttp import web
 
+from klet.testing.leftovers import find_cgroups
 from klet.wire import cri_v1_pb2 as pb
 
 FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
-
-
-def cgroups_of(uid: str) -> list[Path]:
-    return list(Path("/sys/fs/cgroup").glob(f"**/pod{uid}"))
 
 
 async def container_ids(cri) -> dict[str, str]:
@@ -40,7 +37,7 @@ async def test_a_pod_runs_from_its_manifest_to_its_removal(node, manifest, cri):
         assert not (await cri.list_pod_sandbox(pb.ListPodSandboxRequest())).items
         assert not log_directory.exists()
         assert list((node.root / "pods").iterdir()) == []
-        assert not cgroups_of(pod.metadata.uid)
+        assert not find_cgroups(f"pod{pod.metadata.uid}")
         assert await agent.stop() == 0
 
 
@@ -170,3 +167,13 @@ async def test_a_port_of_the_host_that_somebody_listens_on_is_reported(node, man
             _, held, _ = await agent.recorded("web", "CreateSandbox", "HostPortHeld", "Ready")
     assert f"host port {number}/TCP is held by " in held["message"]
     assert f"(pid {os.getpid()})" in held["measurements"]["heldBy"]
+
+
+async def test_the_runtime_gets_the_pod_network_of_the_configuration(node):
+    expected = (
+        '"CRI response" method="/runtime.v1.RuntimeService/UpdateRuntimeConfig" status="OK"',
+        '"Pod CIDRs in use" cidrs="10.97.0.0/24"',
+    )
+    async with node.run("-v=6", "--pod-cidr=10.97.0.0/24") as agent, asyncio.timeout(60):
+        while not all(line in agent.log for line in expected):  # noqa: ASYNC110 - a log that grows has no event
+            await asyncio.sleep(0.05)

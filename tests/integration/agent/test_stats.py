@@ -3,8 +3,12 @@
 import asyncio
 import json
 import socket
+import time
+from pathlib import Path
 
 import pytest
+
+from klet.testing.leftovers import find_cgroups
 
 MIB = 1 << 20
 HELD = 64 * MIB
@@ -43,21 +47,47 @@ def by_name(summary):
     return {pod["podRef"]["name"].removesuffix("-node"): pod for pod in summary["pods"]}
 
 
-async def test_known_use_of_cpu_and_memory_is_shown(node, burner, holder):
+class CpuCounter:
+    """What the kernel has counted of a container: it may get less than its limit on a busy machine."""
+
+    def __init__(self, pod, parent):
+        container = pod.status.container_statuses[0].container_id.removeprefix("containerd://")
+        # On a machine with version 1, version 2 is there too, and may count nothing.
+        cgroups = [Path(each) for each in find_cgroups(container, below=parent)]
+        self._files = [file for each in cgroups if (file := each / "cpuacct.usage").exists()]
+        self._files += [file for each in cgroups if (file := each / "cpu.stat").exists()]
+
+    def read(self):
+        """Return the instant and the nanoseconds."""
+        text = self._files[0].read_text()
+        return time.monotonic(), int(text.split()[1]) * 1000 if text.startswith("usage_usec") else int(text)
+
+
+async def test_known_use_of_cpu_and_memory_is_shown(node, burner, holder, containerd):
     async with node.run() as agent:
         node.write("burner", burner)
         node.write("holder", holder)
         await agent.recorded("burner", "Ready")
         await agent.said("holder", "main", until="held")
+        counter = CpuCounter(await agent.pod("burner"), containerd.cgroup_parent)
+        counted = [counter.read()]
         before = await summarize(agent)
+        counted.append(counter.read())
         await asyncio.sleep(10.5)  # a snapshot is handed out again for ten seconds
+        counted.append(counter.read())
         after = await summarize(agent)
+        counted.append(counter.read())
     pods = by_name(after)
     assert set(pods) == {"burner", "holder"}
-    for stats in (pods["burner"], pods["burner"]["containers"][0]):
-        assert stats["cpu"]["usageNanoCores"] == pytest.approx(QUOTA * 1_000_000, rel=0.1)
-    used = pods["burner"]["cpu"]["usageCoreNanoSeconds"] - by_name(before)["burner"]["cpu"]["usageCoreNanoSeconds"]
-    assert used > 0
+    [burnt_before], [burnt] = (by_name(each)["burner"]["containers"] for each in (before, after))
+    used_before, used = (each["cpu"]["usageCoreNanoSeconds"] for each in (burnt_before, burnt))
+    instants, counts = zip(*counted, strict=True)
+    assert counts[0] <= used_before <= counts[1] < counts[2] <= used <= counts[3]
+    lowest = (used - used_before) / (instants[3] - instants[0])
+    highest = (used - used_before) / (instants[2] - instants[1])
+    for stats in (pods["burner"], burnt):
+        rate = stats["cpu"]["usageNanoCores"]
+        assert lowest * 0.95 <= rate <= min(highest, QUOTA * 1_000_000) * 1.05
     [container] = pods["holder"]["containers"]
     assert container["memory"]["workingSetBytes"] == pytest.approx(HELD, rel=0.05)
     assert container["memory"]["availableBytes"] == 256 * MIB - container["memory"]["workingSetBytes"]
@@ -65,7 +95,7 @@ async def test_known_use_of_cpu_and_memory_is_shown(node, burner, holder):
     assert pods["holder"]["process_stats"]["process_count"] == 1
     node_stats = after["node"]
     assert node_stats["memory"]["workingSetBytes"] > HELD
-    assert node_stats["cpu"]["usageNanoCores"] > QUOTA * 1_000_000 * 0.9
+    assert node_stats["cpu"]["usageNanoCores"] > lowest * 0.9
     assert {each["name"] for each in node_stats["systemContainers"]} >= {"pods"}
     assert node_stats["rlimit"]["curproc"] > 0
     assert node_stats["fs"]["capacityBytes"] > 0

@@ -61,6 +61,16 @@ class Api:
     async def until_pod(self, name: str, holds: Callable[[Pod], bool], *, what: str) -> Pod:
         return await self._until(self.pods, lambda: self.pods.get(name, "default"), holds, f"{name}: {what}")
 
+    async def until_running(self, name: str) -> Pod:
+        """The pod once all of its containers are ready."""
+        return await self.until_pod(name, is_running, what="running")
+
+    async def until_succeeded(self, name: str) -> str:
+        """What the pod says of itself when it has ended."""
+        pod = await self.until_pod(name, lambda pod: pod.status.phase in {"Succeeded", "Failed"}, what="ended")
+        assert pod.status.phase == "Succeeded", pod.status
+        return pod.status.container_statuses[0].state.terminated.message
+
     async def until_gone(self, name: str) -> None:
         await self.until_pods(lambda pods: all(pod.metadata.name != name for pod in pods), what=f"{name} is gone")
 
@@ -221,6 +231,22 @@ async def until_ready(api: Api, node: ClusterNode, agent: Daemon) -> Node:
 
 def is_ready(node: Node) -> bool:
     return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
+
+
+def is_running(pod: Pod) -> bool:
+    return pod.status.phase == "Running" and all(each.ready for each in pod.status.container_statuses)
+
+
+@pytest.fixture(scope="session")
+def mounting(manifest):
+    """A pod whose one container has one volume at /v."""
+
+    def build(name: str, script: str, volume: dict, **spec: object) -> dict:
+        made = manifest(name, main=script, spec={"volumes": [{"name": "v", **volume}], **spec})
+        made["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
+        return made
+
+    return build
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +11,7 @@ from klet.api.event import Event
 from klet.api.meta import ObjectMeta
 from klet.cri.client import connect
 from klet.testing.containerd import REQUEST_TIMEOUT
+from klet.testing.leftovers import find_cgroups
 from klet.wire import cri_v1_pb2 as pb
 
 PODS = int(os.environ.get("KLET_CHURN_PODS", "60"))
@@ -84,5 +84,5 @@ async def leftovers(node, containerd, cri) -> list[str]:
 
 def places(node, containerd) -> list[str]:
     """Directories and cgroups of pods. Tests of static pods have left cgroups too; their UIDs have no dashes."""
-    cgroups = Path("/sys/fs/cgroup").glob(f"*/{containerd.cgroup_parent.strip('/')}/kubepods/**/pod*-*")
+    cgroups = find_cgroups("pod*-*", below=f"{containerd.cgroup_parent}/kubepods")
     return [str(each) for each in (*(node.root / "pods").iterdir(), *node.logs.iterdir(), *cgroups)]

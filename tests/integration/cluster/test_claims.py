@@ -85,17 +85,6 @@ def once(manifest, name, claim, script=WRITE, **spec):
     return claiming(manifest, name, claim, script, restartPolicy="Never", **spec)
 
 
-def is_running(pod: Pod) -> bool:
-    return pod.status.phase == "Running" and all(each.ready for each in pod.status.container_statuses)
-
-
-async def until_succeeded(api, name: str) -> str:
-    """What the pod says of itself when it has ended."""
-    pod = await api.until_pod(name, lambda pod: pod.status.phase in {"Succeeded", "Failed"}, what="ended")
-    assert pod.status.phase == "Succeeded", pod.status
-    return pod.status.container_statuses[0].state.terminated.message
-
-
 async def until_nothing_left(api, node, *pods: Pod) -> list[str]:
     """What is left on the node of pods that are gone: nothing, after a while."""
 
@@ -113,7 +102,7 @@ async def test_a_pod_writes_to_its_claim(ready, api, node, manifest, storage, ki
     name = f"writes-{kind.lower()}"
     directory = await storage.bound(name, kind)
     pod = await api.create(once(manifest, name, name), node=node.name)
-    assert GID in (await until_succeeded(api, name)).split()
+    assert GID in (await api.until_succeeded(name)).split()
     assert (directory / "file").read_text() == "written\n"
     await api.delete(name)
     await api.until_gone(name)
@@ -125,7 +114,7 @@ async def test_a_user_writes_by_the_group_of_the_volume(ready, api, node, manife
     directory = await storage.bound("by-group", "local")
     context = {"runAsUser": 1234, "runAsGroup": 1234, "fsGroup": int(GID)}
     await api.create(once(manifest, "by-group", "by-group", securityContext=context), node=node.name)
-    assert (await until_succeeded(api, "by-group")).split() == ["1234", GID]
+    assert (await api.until_succeeded("by-group")).split() == ["1234", GID]
     assert (directory.stat().st_gid, (directory / "file").stat().st_uid) == (int(GID), 1234)
 
 
@@ -135,10 +124,10 @@ async def test_two_pods_share_a_claim(ready, api, node, manifest, storage, kind)
     directory = await storage.bound(name, kind)
     first, second = f"{name}-first", f"{name}-second"
     kept = await api.create(claiming(manifest, first, name, WRITE_AND_STAY), node=node.name)
-    await api.until_pod(first, is_running, what="running")
+    await api.until_running(first)
     script = "until [ -s /v/groups ]; do sleep 0.1; done; cat /v/groups > /dev/termination-log; echo both > /v/file"
     gone = await api.create(once(manifest, second, name, script), node=node.name)
-    assert GID in (await until_succeeded(api, second)).split()
+    assert GID in (await api.until_succeeded(second)).split()
     await api.delete(second)
     await api.until_gone(second)
     # The other pod has it still.
@@ -156,7 +145,7 @@ async def test_a_claim_that_is_bound_later_starts_the_pod(ready, api, node, mani
     assert "error processing PVC default/late: PVC is not bound" in event.message
     directory = await storage.volume("late", "local", claim)
     await storage.bind("late")
-    await until_succeeded(api, "late")
+    await api.until_succeeded("late")
     assert (directory / "file").read_text() == "written\n"
 
 
@@ -182,7 +171,7 @@ async def test_a_volume_of_another_node_is_not_mounted(ready, api, node, manifes
 async def test_an_agent_that_was_killed_takes_its_volumes_down(ready, api, node, agent, manifest, storage, name, grace):
     directory = await storage.bound(name, "local")
     pod = await api.create(claiming(manifest, name, name, WRITE_AND_STAY), node=node.name)
-    await api.until_pod(name, is_running, what="running")
+    await api.until_running(name)
     target = node.root / "pods" / pod.metadata.uid / "volumes" / "kubernetes.io~local-volume" / name
     assert str(target) in node.mounts()
     await agent.kill()

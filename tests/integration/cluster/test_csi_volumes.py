@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from klet.api.claim import PersistentVolumeClaim
 from klet.api.codec import convert
 from klet.api.node import Node
 from klet.api.pod import Pod
-from klet.api.storage import CSIDriver, PersistentVolume, VolumeAttachment
+from klet.api.storage import CSIDriver, VolumeAttachment
 from klet.host.mounts import unmount_tree
+from klet.testing.control_plane.storage import claim_volume, create_bound_claim
 from klet.testing.csi.backing import MountBacking
 from klet.testing.csi.driver import NAME
 from klet.testing.csi.faults import DriverFault, Mishap, Moment
 from klet.testing.csi.serving import serve_driver
+from klet.testing.leftovers import list_files
 from klet.volumes.csi.places import attachment_name
 
-SIZE = {"storage": "1Mi"}
 WRITE = "echo written > /v/file; cat /v/file > /dev/termination-log"
 STAY = "echo started > /v/file; trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
 RPCS = ("NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume")
@@ -46,26 +46,8 @@ class Storage:
         await self.api.client.create(convert(CSIDriver, {"metadata": {"name": NAME}, "spec": {**given, **spec}}))
 
     async def provision(self, name, *, mode="Filesystem"):
-        claim = {
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": SIZE},
-            "storageClassName": "",
-            "volumeName": name,
-            "volumeMode": mode,
-        }
-        made = convert(PersistentVolumeClaim, {"metadata": {"name": name}, "spec": claim})
-        made = await self.api.client.create(made, "default")
-        spec = {
-            "accessModes": ["ReadWriteOnce"],
-            "capacity": SIZE,
-            "volumeMode": mode,
-            "claimRef": {"namespace": "default", "name": name, "uid": made.metadata.uid},
-            "persistentVolumeReclaimPolicy": "Retain",
-            "csi": {"driver": NAME, "volumeHandle": name, "fsType": "ext4"},
-        }
-        await self.api.client.create(convert(PersistentVolume, {"metadata": {"name": name}, "spec": spec}))
-        patch = {"status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": SIZE}}
-        await self.api.client.patch(PersistentVolumeClaim, name, "default", patch=patch, subresource="status")
+        source = {"driver": NAME, "volumeHandle": name, "fsType": "ext4"}
+        await create_bound_claim(self.api.client, name, source, mode=mode)
 
     async def until_written(self, name):
         """What a pod has written to a volume, after a while."""
@@ -84,7 +66,7 @@ class Storage:
             kept = [*(volume for volume in memory.staged if volume == name), *memory.published]
             own = (staging_of(name), *(pod.metadata.uid for pod in pods))
             kept += [path for path in self.node.mounts() if any(each in path for each in own)]
-            kept += [str(path) for path in self.csi.rglob("vol_data.json*") if staging_of(name) in str(path)]
+            kept += [str(path) for path in list_files(self.csi) if staging_of(name) in str(path)]
             directories = (self.node.root / "pods" / pod.metadata.uid for pod in pods)
             return kept + [str(path) for path in directories if path.exists()]
 
@@ -111,32 +93,12 @@ async def storage(api, node, tmp_path):
     unmount_tree(made.csi)
 
 
-def mounting(manifest, name, script, volume, **spec):
-    made = manifest(name, main=script, spec={"volumes": [{"name": "v", **volume}], **spec})
-    made["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
-    return made
-
-
-def claim(name):
-    return {"persistentVolumeClaim": {"claimName": name}}
-
-
-def is_running(pod):
-    return pod.status.phase == "Running" and all(each.ready for each in pod.status.container_statuses)
-
-
-async def until_succeeded(api, name):
-    pod = await api.until_pod(name, lambda pod: pod.status.phase in {"Succeeded", "Failed"}, what="ended")
-    assert pod.status.phase == "Succeeded", pod.status
-    return pod.status.container_statuses[0].state.terminated.message
-
-
-async def test_a_pod_writes_to_a_claimed_volume(ready, api, node, manifest, storage):
+async def test_a_pod_writes_to_a_claimed_volume(ready, api, node, mounting, storage):
     await storage.provision("writes")
     context = {"runAsUser": 1234, "fsGroup": 4242}
-    made = mounting(manifest, "writes", WRITE, claim("writes"), restartPolicy="Never", securityContext=context)
+    made = mounting("writes", WRITE, claim_volume("writes"), restartPolicy="Never", securityContext=context)
     pod = await api.create(made, node=node.name)
-    assert await until_succeeded(api, "writes") == "written\n"
+    assert await api.until_succeeded("writes") == "written\n"
     found = (storage.driver.content("writes") / "file").stat()
     assert (found.st_uid, found.st_gid) == (1234, 4242)
     await api.delete("writes")
@@ -145,10 +107,10 @@ async def test_a_pod_writes_to_a_claimed_volume(ready, api, node, manifest, stor
     assert (storage.driver.content("writes") / "file").read_text() == "written\n"
 
 
-async def test_a_pod_writes_to_an_inline_volume(ready, api, node, manifest, storage):
-    made = mounting(manifest, "inline", WRITE, {"csi": {"driver": NAME}}, restartPolicy="Never")
+async def test_a_pod_writes_to_an_inline_volume(ready, api, node, mounting, storage):
+    made = mounting("inline", WRITE, {"csi": {"driver": NAME}}, restartPolicy="Never")
     pod = await api.create(made, node=node.name)
-    assert await until_succeeded(api, "inline") == "written\n"
+    assert await api.until_succeeded("inline") == "written\n"
     await api.delete("inline")
     await api.until_gone("inline")
     assert await storage.until_released("", pod) == []
@@ -159,11 +121,11 @@ async def test_a_pod_writes_to_a_device(ready, api, node, manifest, storage):
     await storage.provision("device", mode="Block")
     script = "test -b /dev/data && printf klet | dd of=/dev/data conv=notrunc 2>/dev/null"
     made = manifest(
-        "device", main=script, spec={"volumes": [{"name": "v", **claim("device")}], "restartPolicy": "Never"}
+        "device", main=script, spec={"volumes": [{"name": "v", **claim_volume("device")}], "restartPolicy": "Never"}
     )
     made["spec"]["containers"][0]["volumeDevices"] = [{"name": "v", "devicePath": "/dev/data"}]
     pod = await api.create(made, node=node.name)
-    await until_succeeded(api, "device")
+    await api.until_succeeded("device")
     await api.delete("device")
     await api.until_gone("device")
     assert await storage.until_released("device", pod) == []
@@ -171,13 +133,13 @@ async def test_a_pod_writes_to_a_device(ready, api, node, manifest, storage):
     assert image.read_bytes()[:4] == b"klet"
 
 
-async def test_a_volume_that_has_to_be_attached_waits_for_the_controllers(ready, api, node, manifest, storage):
+async def test_a_volume_that_has_to_be_attached_waits_for_the_controllers(ready, api, node, mounting, storage):
     """No controller attaches here: the test does it, and so does the external attacher."""
     await api.client.delete(CSIDriver, NAME)
     await storage.describe(attachRequired=True)
     await storage.provision("attached")
     unique = f"kubernetes.io/csi/{NAME}^attached"
-    made = mounting(manifest, "attached", WRITE, claim("attached"), restartPolicy="Never")
+    made = mounting("attached", WRITE, claim_volume("attached"), restartPolicy="Never")
     pod = await api.create(made, node=node.name)
     await api.until_node(node.name, lambda found: unique in found.status.volumes_in_use, what="uses it")
     assert storage.driver.order() == []
@@ -188,7 +150,7 @@ async def test_a_volume_that_has_to_be_attached_waits_for_the_controllers(ready,
     await api.client.patch(VolumeAttachment, name, patch={"status": status}, subresource="status")
     status = {"volumesAttached": [{"name": unique, "devicePath": ""}]}
     await api.client.patch(Node, node.name, patch={"status": status}, subresource="status")
-    assert await until_succeeded(api, "attached") == "written\n"
+    assert await api.until_succeeded("attached") == "written\n"
     assert dict(storage.driver.requests("NodeStageVolume")[0].publish_context) == {"devicePath": "/dev/x"}
     await api.delete("attached")
     await api.until_gone("attached")
@@ -198,16 +160,16 @@ async def test_a_volume_that_has_to_be_attached_waits_for_the_controllers(ready,
 
 @pytest.mark.parametrize("at", [Moment.BEFORE, Moment.AFTER])
 @pytest.mark.parametrize("rpc", RPCS)
-async def test_an_agent_that_is_killed_in_a_call_leaves_nothing(ready, api, node, agent, manifest, storage, rpc, at):
+async def test_an_agent_that_is_killed_in_a_call_leaves_nothing(ready, api, node, agent, mounting, storage, rpc, at):
     name = f"killed-{rpc.lower()}-{at}"
     await storage.provision(name)
     hang = DriverFault(rpc=rpc, does=Mishap.HANG, at=at)
     is_up = rpc in RPCS[:2]
     if is_up:
         storage.driver.faults.add(hang)
-    pod = await api.create(mounting(manifest, name, STAY, claim(name)), node=node.name)
+    pod = await api.create(mounting(name, STAY, claim_volume(name)), node=node.name)
     if not is_up:
-        await api.until_pod(name, is_running, what="running")
+        await api.until_running(name)
         storage.driver.faults.add(hang)
         await api.client.delete(Pod, name, "default", grace=0)
     async with asyncio.timeout(40):
@@ -216,7 +178,7 @@ async def test_an_agent_that_is_killed_in_a_call_leaves_nothing(ready, api, node
     storage.driver.faults.release()
     agent.start()
     if is_up:
-        await api.until_pod(name, is_running, what="running")
+        await api.until_running(name)
         assert await storage.until_written(name) == "started\n"
         await api.delete(name)
     await api.until_gone(name)

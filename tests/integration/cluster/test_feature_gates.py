@@ -18,7 +18,11 @@ pytestmark = [
     ),
 ]
 
-GATES = ("ContainerRestartRules", "EnvFiles", "HostnameOverride", "ImageVolume", "PodLevelResources")
+GATES = (
+    *("ContainerRestartRules", "EnvFiles", "HostnameOverride", "ImageVolume", "PodLevelResources"),
+    *("PodReadyToStartContainersCondition", "DisableNodeKubeProxyVersion"),
+)
+CONDITIONS = ["ContainersReady", "Initialized", "PodScheduled", "Ready"]
 RESTART = {"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}
 FROM_FILE = {"name": "A", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "env", "key": "A"}}}
 
@@ -42,12 +46,14 @@ def make_pods(manifest) -> dict[str, dict]:
     return {pod["metadata"]["name"]: pod for pod in (renamed, variable, restarts, sized, image)}
 
 
-def outcome(pod: Pod) -> tuple[str, str, str, list]:
+def outcome(pod: Pod) -> tuple[str, str, str, list, list]:
     ends = [
         (each.name, each.restart_count, each.state.terminated and each.state.terminated.message)
         for each in pod.status.container_statuses
     ]
-    return pod.status.phase, pod.status.reason, pod.status.message, ends
+    # A pod that is rejected gets its conditions with a later status.
+    conditions = sorted(each.type for each in pod.status.conditions) if ends else []
+    return pod.status.phase, pod.status.reason, pod.status.message, ends, conditions
 
 
 async def until_failed_mount(api, pod: Pod) -> Event:
@@ -62,7 +68,7 @@ async def until_failed_mount(api, pod: Pod) -> Event:
 
 
 async def observe(api, node, manifest) -> dict[str, object]:
-    """What became of the pods; they are gone afterwards."""
+    """What became of the pods, and whether the Node shows a version of kube-proxy; the pods are gone afterwards."""
     pods = make_pods(manifest)
     for pod in pods.values():
         await api.create(pod, node=node.name)
@@ -78,7 +84,8 @@ async def observe(api, node, manifest) -> dict[str, object]:
         await api.delete(name)
     for name in pods:
         await api.until_gone(name)
-    return ended
+    info = api.nodes.get(node.name).status.node_info
+    return {**ended, "proxy": info.kube_proxy_version == info.kubelet_version}
 
 
 async def test_the_same_becomes_of_pods_whose_features_are_off(api, node, manifest, agent_flags):
@@ -88,7 +95,8 @@ async def test_the_same_becomes_of_pods_whose_features_are_off(api, node, manife
     async with node.running(node.klet(*agent_flags, featureGates=off)):
         found = await observe(api, node, manifest)
     assert found == expected
-    assert expected["renamed"] == ("Succeeded", "", "", [("main", 0, "renamed\n")])
-    assert expected["variable"] == ("Succeeded", "", "", [("main", 0, "A=\n")])
+    assert expected["renamed"] == ("Succeeded", "", "", [("main", 0, "renamed\n")], CONDITIONS)
+    assert expected["variable"] == ("Succeeded", "", "", [("main", 0, "A=\n")], CONDITIONS)
     assert expected["restarts"][0] == "Failed"
+    assert expected["proxy"]
     assert expected["sized"][:2] == ("Failed", "PodLevelResourcesNotSupported")

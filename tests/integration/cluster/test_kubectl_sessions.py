@@ -14,7 +14,7 @@ from klet.testing.terminal import run_on_terminal
 SESSIONS = 50
 SESSION_INPUT = 64 * 1024
 COPIED = 100 * 1024 * 1024
-PATIENCE = 120
+PATIENCE = 250
 SHOW_SIZE = 'while true; do n=$(stty size); [ "$n" = "$o" ] || echo "size $n."; o=$n; sleep 0.05; done'
 TALK = 'echo started; while read line; do echo "heard $line"; done; echo "no more"; sleep 1000'
 

@@ -13,6 +13,7 @@ import ctypes
 import os
 import sys
 from pathlib import Path
+from klet.app.opening import open_kernel_log
 from klet.errors import KletError
 from klet.host.machine.reader import MachineReader
 from klet.host.sysctls import Sysctls
@@ -43,7 +44,8 @@ def enter():
 
 enter()
 inside = MachineReader().in_user_namespace()
-rule = choose_write_failure(in_user_namespace=inside, is_ignored=sys.argv[1] == "on")
+is_on = sys.argv[1] == "on"
+rule = choose_write_failure(in_user_namespace=inside, is_ignored=is_on)
 noswap = find_noswap(Path("/"), in_user_namespace=inside)
 try:
     apply_tunables(Unchanged(), TunablePolicy.SET, on_failure=rule)
@@ -51,27 +53,38 @@ except KletError as error:
     print(inside, noswap, error)
 else:
     print(inside, noswap, "goes on")
+try:
+    print(open_kernel_log(in_user_namespace=inside, is_optional=is_on, path=Path(sys.argv[2])))
+except KletError as error:
+    print(error)
 """
 
 
-def run_rootless(gate):
-    """Runs the child in a user namespace of its own; returns whether it goes on."""
-    command = [sys.executable, "-c", CHILD, gate]
+def run_rootless(gate, directory):
+    """Runs the child in a user namespace of its own; returns what becomes of kernel parameters and of the kernel's log.
+
+    Whether everybody may read the kernel's log is a setting of the machine: this one is readable for root alone.
+    """
+    log = directory / "kmsg"
+    log.touch(mode=0o600)
+    command = [sys.executable, "-c", CHILD, gate, str(log)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     if done.stdout == "none\n":
         pytest.skip("no user namespaces: the kernel of this machine does not let nobody make one")
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return done.stdout.splitlines()
 
 
-def test_with_the_gate_kernel_parameters_that_cannot_be_written_are_ignored():
-    assert run_rootless("on") == "True False goes on"
+def test_with_the_gate_kernel_parameters_and_log_are_left_out(tmp_path):
+    assert run_rootless("on", tmp_path) == ["True False goes on", "None"]
 
 
-def test_without_the_gate_they_end_the_agent():
-    told = run_rootless("off")
-    assert told.startswith("True False [cannot write ")
-    assert "/proc/sys/kernel/keys/root_maxbytes" in told
+def test_without_the_gate_they_end_the_agent(tmp_path):
+    parameters, log = run_rootless("off", tmp_path)
+    assert parameters.startswith("True False [cannot write ")
+    assert "/proc/sys/kernel/keys/root_maxbytes" in parameters
+    assert "kmsg" in log
+    assert log.endswith("(running in UserNS: enable the gate KubeletInUserNamespace)")
 
 
 def test_this_machine_is_none_and_its_kernel_says_whether_it_knows_noswap(tmp_path):

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +17,15 @@ from klet.volumes.host_devices import DeviceFiles, HostDevices, is_in_use
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root"), pytest.mark.real_machine]
 
 SIZE = 2 << 20
+
+
+def is_free_soon(loops, backing):
+    """Whether nothing is on a file or device any more: the kernel waits for others that look at the loop device."""
+    for _ in range(200):
+        if loops.find(backing) is None:
+            return True
+        time.sleep(0.05)
+    return False
 
 
 @pytest.fixture
@@ -35,7 +45,7 @@ def disk(root, loops):
             pytest.skip(f"no loop device can be made: impossible here ({error})")
     yield device
     loops.release(device)
-    assert loops.find(image) is None
+    assert is_free_soon(loops, image)
 
 
 @pytest.fixture
@@ -76,7 +86,7 @@ def test_a_device_is_bound_linked_and_locked_and_all_of_it_goes(files, mapping, 
         assert lock != disk
         assert files.mapped(mapping.map_path) == ["u"]
     files.unmap_device(mapping)
-    assert loops.find(bound) is None
+    assert is_free_soon(loops, bound)
     assert not bound.exists()
     assert files.mapped(mapping.map_path) == []
     files.unlink(mapping)

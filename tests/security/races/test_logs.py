@@ -82,7 +82,7 @@ class Follower(LogVictim):
         with closing(LogFile.open(self.log)) as file:
             for _ in range(TURNS):
                 read += file.read()
-                file.check_rotation()
+                file.check_rotation(0.0)
         return read
 
 

@@ -32,10 +32,12 @@ from klet.host.machine.info import MachineInfo
 from klet.images.pulled.verification import build_rules
 from klet.images.settings import ImageSettings, RecordLimits
 from klet.metrics import Deprecation, Promise
+from klet.model.stats import SystemCgroups
 from klet.node.capacity import expect_allocatable
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.config.id_blocks import UserIdSettings
 from klet.runtime.config.linux_resources import MemoryQosRules, ResourceRules, SwapRules
+from klet.stats.collector import StatsSettings
 
 MACHINE = MachineInfo(hostname="Node", cpus=4, agent_cpus=2, memory=1 << 30)
 GIB = 1 << 30
@@ -145,6 +147,14 @@ def test_gates_that_take_a_kind_of_pod_or_volume_away():
     assert (without.has_image_volumes, without.has_pod_level_resources) == (False, False)
 
 
+def test_gates_that_take_something_from_statuses_away():
+    usual = cut()
+    gates = "DisableNodeKubeProxyVersion=false,PodReadyToStartContainersCondition=false"
+    without = cut(f"--feature-gates={gates}")
+    assert (usual.node.shows_proxy_version, usual.features.ready_to_start) == (False, True)
+    assert (without.node.shows_proxy_version, without.features.ready_to_start) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("gates", "restart_rules", "host_network"),
     [
@@ -208,6 +218,20 @@ def test_what_the_machine_cannot_keep(arguments, message):
 )
 def test_pods_without_a_resolver_ask_the_node_in_its_families(arguments, servers):
     assert cut(*arguments).dns.node_ips == servers
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param([], StatsSettings(max_age=timedelta(seconds=10)), id="defaults"),
+        pytest.param(["--housekeeping-interval=1m"], StatsSettings(max_age=timedelta(minutes=1)), id="an interval"),
+        pytest.param(["--runtime-cgroups=/r", "--kubelet-cgroups=/k", "--feature-gates=KubeletPSI=false"],
+                     StatsSettings(system=SystemCgroups(runtime="/r", kubelet="/k"), has_pressure=False),
+                     id="names of cgroups, and no pressure"),
+    ],
+)  # fmt: skip
+def test_what_is_measured(arguments, expected):
+    assert cut(*arguments).stats == expected
 
 
 def test_the_gate_of_images_for_each_handler():

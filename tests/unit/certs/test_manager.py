@@ -23,7 +23,7 @@ from klet.journal.memory import MemoryJournal
 DAY = timedelta(days=1)
 SECOND = timedelta(seconds=1)
 NODE = Template(common_name="system:node:edge-1", organizations=("system:nodes",))
-PROMPTLY = 10
+PROMPTLY = 30
 
 
 class Api:

@@ -1,14 +1,18 @@
 import gzip
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klet.logs.file import CHUNK, LogFile, RotationCheck, TailSearch
+from klet.logs.file import CHUNK, PATIENCE, LogFile, RotationCheck, TailSearch
 from klet.logs.line import LogError
 from klet.logs.successors import choose_next
+
+NOW = 1000.0
+HELD = RotationCheck(is_held=True)
 
 
 class Memory:
@@ -100,7 +104,7 @@ def file(path):
 def test_it_reads_what_is_appended(file, path):
     assert file.read() == b"one\n"
     assert file.read() == b""
-    assert file.check_rotation() == RotationCheck()
+    assert file.check_rotation(NOW) == RotationCheck()
     with path.open("ab") as writer:
         writer.write(b"two\n")
     assert file.read() == b"two\n"
@@ -109,15 +113,15 @@ def test_it_reads_what_is_appended(file, path):
 def test_after_a_rotation_the_old_file_is_read_to_its_end_first(file, path, tmp_path):
     file.read()
     path.rename(tmp_path / "0.log.1")
-    assert file.check_rotation() == RotationCheck()
+    assert file.check_rotation(NOW) == RotationCheck()
     path.touch()
     with (tmp_path / "0.log.1").open("ab") as writer:
         writer.write(b"late\n")
-    assert file.check_rotation() == RotationCheck()
+    assert file.check_rotation(NOW) == RotationCheck()
     path.write_bytes(b"new\n")
-    assert file.check_rotation() == RotationCheck(read_again=True)
+    assert file.check_rotation(NOW) == RotationCheck(read_again=True)
     assert file.read() == b"late\n"
-    assert file.check_rotation() == RotationCheck(read_again=True, is_new=True)
+    assert file.check_rotation(NOW) == RotationCheck(read_again=True, is_new=True)
     assert file.read() == b"new\n"
 
 
@@ -126,28 +130,97 @@ def test_a_file_that_is_still_written_to_is_not_left(file, path, tmp_path):
     with path.open("ab", buffering=0) as writer:
         path.rename(tmp_path / "0.log.1")
         path.write_bytes(b"new\n")
-        assert file.check_rotation() == RotationCheck()
+        assert file.check_rotation(NOW) == HELD
         writer.write(b"late\n")
         assert file.read() == b"late\n"
-        assert file.check_rotation() == RotationCheck()
+        assert file.check_rotation(NOW) == HELD
         writer.write(b"last\n")
-    assert file.check_rotation() == RotationCheck(read_again=True)
+    assert file.check_rotation(NOW) == RotationCheck(read_again=True)
     assert file.read() == b"last\n"
-    assert file.check_rotation() == RotationCheck(read_again=True, is_new=True)
+    assert file.check_rotation(NOW) == RotationCheck(read_again=True, is_new=True)
     assert file.read() == b"new\n"
 
 
 def test_a_writer_that_stays_but_writes_nothing_is_left_in_the_end(file, path, tmp_path):
+    """However often the follower comes back meanwhile: a runtime that gets no CPU writes the rest later."""
     file.read()
-    with path.open("ab"):
+    with path.open("ab", buffering=0) as writer:
         path.rename(tmp_path / "0.log.1")
         path.write_bytes(b"new\n")
-        waits = 0
-        while not file.check_rotation().read_again:
-            waits += 1
-        assert waits == 10
-        assert file.check_rotation().is_new
+        assert [file.check_rotation(NOW) for _ in range(100)] == [HELD] * 100
+        writer.write(b"late\n")
+        assert file.read() == b"late\n"
+        assert file.check_rotation(NOW + PATIENCE) == HELD
+        assert file.check_rotation(NOW + PATIENCE * 1.9) == HELD
+        assert file.check_rotation(NOW + PATIENCE * 2).read_again
+        assert file.check_rotation(NOW + PATIENCE * 2).is_new
     assert file.read() == b"new\n"
+
+
+def rotate(path, name, *, compressed=False):
+    """Give the log another name, as the log manager does; the older one is compressed."""
+    data = path.read_bytes()
+    if compressed:
+        path.with_name(f"{path.name}.{name}.gz").write_bytes(gzip.compress(data))
+        path.unlink()
+    else:
+        path.rename(path.with_name(f"{path.name}.{name}"))
+
+
+def read_all(file):
+    seen = b""
+    for _ in range(20):
+        while chunk := file.read():
+            seen += chunk
+        file.check_rotation(NOW)
+    return seen
+
+
+def test_a_reader_that_slept_through_two_rotations_goes_on_with_the_file_after_its_own(path):
+    """Its own was compressed and removed: only the order of the names shows which one it was."""
+    path.with_name("0.log.1.gz").write_bytes(gzip.compress(b"zero\n"))
+    path.write_bytes(b"one\n")
+    with closing(LogFile.open(path)) as file:
+        rotate(path, "2", compressed=True)
+        path.write_bytes(b"two\n")
+        rotate(path, "3", compressed=True)
+        path.write_bytes(b"three\n")
+        rotate(path, "4")
+        path.write_bytes(b"four\n")
+        assert read_all(file) == b"one\ntwo\nthree\nfour\n"
+
+
+def test_files_between_are_read_even_if_nothing_is_in_the_log_itself(path):
+    path.write_bytes(b"one\n")
+    with closing(LogFile.open(path)) as file:
+        rotate(path, "1")
+        path.write_bytes(b"two\n")
+        rotate(path, "2")
+        path.touch()
+        assert read_all(file) == b"one\ntwo\n"
+
+
+def test_files_between_are_read_while_there_is_no_log_at_all(path):
+    path.write_bytes(b"one\n")
+    with closing(LogFile.open(path)) as file:
+        rotate(path, "1")
+        path.write_bytes(b"two\n")
+        rotate(path, "2")
+        assert read_all(file) == b"one\ntwo\n"
+        path.write_bytes(b"three\n")
+        assert read_all(file) == b"three\n"
+
+
+def test_a_rename_that_was_undone_is_forgotten(file, path, tmp_path):
+    """The runtime did not open a new file: the log gets its name back, and another one the next time."""
+    file.read()
+    rotate(path, "1")
+    assert file.check_rotation(NOW) == RotationCheck()
+    (tmp_path / "0.log.1").rename(path)
+    assert file.check_rotation(NOW) == RotationCheck()
+    rotate(path, "2")
+    path.write_bytes(b"two\n")
+    assert read_all(file) == b"two\n"
 
 
 def test_a_slow_reader_goes_through_all_files_in_between(file, path, tmp_path):
@@ -155,7 +228,7 @@ def test_a_slow_reader_goes_through_all_files_in_between(file, path, tmp_path):
     file.read()
     path.rename(tmp_path / "0.log.1")
     path.write_bytes(b"two\n")
-    assert file.check_rotation().read_again
+    assert file.check_rotation(NOW).read_again
     (tmp_path / "0.log.1").unlink()
     (tmp_path / "0.log.1.gz").write_bytes(gzip.compress(b"one\n"))
     path.unlink()
@@ -168,7 +241,7 @@ def test_a_slow_reader_goes_through_all_files_in_between(file, path, tmp_path):
         while chunk := file.read():
             assert len(chunk) <= CHUNK
             seen += chunk
-        file.check_rotation()
+        file.check_rotation(NOW)
     assert seen == b"two\n" * 100_000 + b"three\nfour\n"
 
 
@@ -176,10 +249,10 @@ def test_a_compressed_file_that_is_damaged_is_an_error(file, path, tmp_path):
     file.read()
     path.rename(tmp_path / "0.log.1")
     path.write_bytes(b"x\n")
-    assert file.check_rotation().read_again
+    assert file.check_rotation(NOW).read_again
     path.rename(tmp_path / "0.log.2.gz")
     path.write_bytes(b"y\n")
-    assert file.check_rotation().is_new
+    assert file.check_rotation(NOW).is_new
     with pytest.raises(LogError, match="failed to read log file"):
         file.read()
 
@@ -203,16 +276,16 @@ def test_the_next_file(own, found, expected):
 def test_a_successor_that_vanishes_again_is_waited_for(file, path, tmp_path):
     path.rename(tmp_path / "0.log.1")
     path.write_bytes(b"new\n")
-    assert file.check_rotation().read_again
+    assert file.check_rotation(NOW).read_again
     path.unlink()
-    assert file.check_rotation() == RotationCheck()
+    assert file.check_rotation(NOW) == RotationCheck()
     assert file.read() == b"one\n"
 
 
 def test_a_truncated_file_is_read_from_its_beginning(file, path):
     file.read()
     os.truncate(path, 0)
-    assert file.check_rotation() == RotationCheck(read_again=True, is_new=True)
+    assert file.check_rotation(NOW) == RotationCheck(read_again=True, is_new=True)
     path.write_bytes(b"2\n")
     assert file.read() == b"2\n"
 
@@ -276,9 +349,9 @@ class TestLinks:
             file.read()
             log.rename(f"{log}.20260101-000000")
             log.symlink_to(tmp_path / "secret/0.log")
-            assert file.check_rotation().read_again
+            assert file.check_rotation(NOW).read_again
             with pytest.raises(LogError) as caught:
-                file.check_rotation()
+                file.check_rotation(NOW)
             assert "secret" not in str(caught.value)
         finally:
             file.close()
@@ -290,7 +363,7 @@ class TestLinks:
             assert file.read() == b"one\n"
             log.parent.rename(tmp_path / "away")
             log.parent.symlink_to(tmp_path / "secret")
-            assert file.check_rotation() == RotationCheck()
+            assert file.check_rotation(NOW) == RotationCheck()
             with (tmp_path / "away/0.log").open("a") as writer:
                 writer.write("two\n")
             assert file.read() == b"two\n"

@@ -59,6 +59,18 @@ def test_what_becomes_of_rotated_files(found, max_files, remove, compress):
         pytest.param([f"{NEW}.gz"], "0.log.20300506-070810", id="the clock was set back to one that is compressed"),
         pytest.param([NEW, "0.log.20300506-070810"], "0.log.20300506-070811", id="twice"),
         pytest.param(["0.log.20300506-0708090"], NEW, id="a longer name is another"),
+        pytest.param(
+            ["0.log.20300506-075959.gz", "0.log.20300506-080000"],
+            "0.log.20300506-080001",
+            id="the clock was set back: the newest still sorts last",
+        ),
+        pytest.param(["0.log.20291231-235959"], NEW, id="older ones change nothing"),
+        pytest.param(["0.log.89999999-999999", "0.log.99991231-235959", "0.log.x"], NEW, id="names that are no times"),
+        pytest.param(
+            ["0.log.89999999-999999", "0.log.20400101-000000"],
+            "0.log.20400101-000001",
+            id="a time and one that is none",
+        ),
     ],
 )
 def test_no_rotated_file_is_ever_replaced(taken, name):

@@ -46,10 +46,10 @@ NO_NOSWAP = (
     [
         pytest.param({}, True, ["Starting"], id="nothing to warn of"),
         pytest.param({}, False, ["Starting"], id="an old kernel without swap"),
-        pytest.param({"swap": 1 << 30}, True, ["Starting"], id="swap, and volumes can be kept out of it"),
-        pytest.param({"swap": 1 << 30}, False, ["Starting", "PossibleMemoryBackedVolumesOnDisk"],
+        pytest.param({"has_swap": True}, True, ["Starting"], id="swap, and volumes can be kept out of it"),
+        pytest.param({"has_swap": True}, False, ["Starting", "PossibleMemoryBackedVolumesOnDisk"],
                      id="swap, and volumes cannot be kept out of it"),
-        pytest.param({"cgroup_version": 1, "swap": 1}, False,
+        pytest.param({"cgroup_version": 1, "has_swap": True}, False,
                      ["Starting", "CgroupV1", "PossibleMemoryBackedVolumesOnDisk"], id="all at once"),
     ],
 )  # fmt: skip
@@ -59,6 +59,6 @@ def test_what_a_node_reports_at_its_start(machine, noswap, reasons):
 
 
 def test_volumes_that_may_be_swapped_out_are_a_warning_in_upstreams_words():
-    [_, found] = find_start(MachineInfo(cpus=1, memory=1, swap=1), noswap=False)
+    [_, found] = find_start(MachineInfo(cpus=1, memory=1, has_swap=True), noswap=False)
     assert (found.subject, found.message) == (FindingSubject(), NO_NOSWAP)
     assert found.decision.event_type is EventType.WARNING

@@ -33,8 +33,8 @@ def settings(*arguments: str, **changes) -> Settings:
 @pytest.mark.parametrize(
     ("given", "machine", "message"),
     [
-        pytest.param(settings(), replace(MACHINE, swap=GIB), "running with swap on is not supported, please disable "
-                     "swap or set --fail-swap-on flag to false", id="swap"),
+        pytest.param(settings(), replace(MACHINE, has_swap=True), "running with swap on is not supported, please "
+                     "disable swap or set --fail-swap-on flag to false", id="swap"),
         pytest.param(settings(memory_swap=MemorySwap(swap_behavior="LimitedSwap")), V1, 'memorySwap.swapBehavior '
                      '"LimitedSwap" needs cgroup v2', id="limited swap on cgroup v1"),
         pytest.param(settings("--reserved-cpus=1-9"), MACHINE, "reserved-cpus: 1-9 is not a subset of online-cpus: 0-3",
@@ -61,7 +61,7 @@ def test_what_the_machine_cannot_keep(given, machine, message):
     ("given", "machine"),
     [
         pytest.param(settings(), MACHINE, id="defaults"),
-        pytest.param(settings("--fail-swap-on=false"), replace(MACHINE, swap=GIB), id="swap that is allowed"),
+        pytest.param(settings("--fail-swap-on=false"), replace(MACHINE, has_swap=True), id="swap that is allowed"),
         pytest.param(settings("--reserved-cpus=0-3"), MACHINE, id="all CPUs reserved"),
         pytest.param(settings("--reserved-cpus=0-9"), replace(MACHINE, topology=(), cpus=10),
                      id="CPUs that nobody can count"),

@@ -63,6 +63,11 @@ def test_what_the_machine_and_its_system_are():
     )
 
 
+def test_the_version_of_kube_proxy_is_shown_without_its_gate():
+    info = composed(settings=replace(SETTINGS, shows_proxy_version=True)).node.status.node_info
+    assert info.kube_proxy_version == KUBELET_VERSION
+
+
 def test_a_system_that_cannot_be_read_leaves_all_versions():
     node = with_info(kernel_version="5", os_image="o", kubelet_version="v1", kube_proxy_version="p")
     outcome = composed(replace(SEEN, versions=Unknown("error getting version info: no os-release")), node)

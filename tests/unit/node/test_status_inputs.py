@@ -14,7 +14,6 @@ from klet.host.errors import HostError
 from klet.host.machine.info import MachineInfo, SystemVersions
 from klet.model.images import ImageRecord
 from klet.model.unknown import Unknown
-from klet.node.pod_cidrs import PodCidrs, RuntimeCidrs
 from klet.node.runtime_state import RuntimeReport, RuntimeState
 from klet.node.settings import NodeSettings
 from klet.node.status_inputs import PartReports, StatusInputsReader
@@ -142,33 +141,3 @@ def test_a_machine_and_a_system_that_cannot_be_read():
 def test_the_resolver_is_asked_only_if_need_be():
     _, asked, _ = run_virtual(read("1", settings=NodeSettings(name="10.1.1.1")))
     assert asked == [{"name": "10.1.1.1", "prefer": 4, "lookup": False}]
-
-
-class CidrRuntime:
-    """A runtime that takes pod CIDRs."""
-
-    def __init__(self, *errors):
-        self.errors = list(errors)
-        self.cidrs = []
-
-    async def update_runtime_config(self, request):
-        if self.errors:
-            raise self.errors.pop()
-        self.cidrs.append(request.runtime_config.network_config.pod_cidr)
-        return cri.UpdateRuntimeConfigResponse()
-
-
-async def test_pod_cidrs_are_handed_on_once():
-    runtime = CidrRuntime()
-    cidrs = PodCidrs(users=(RuntimeCidrs(runtime=runtime),))
-    assert await cidrs.apply(()) is False
-    assert await cidrs.apply(("10.0.0.0/24", "fd00::/64")) is True
-    assert await cidrs.apply(("10.0.0.0/24", "fd00::/64")) is False
-    assert await cidrs.apply(("10.0.1.0/24",)) is True
-    assert runtime.cidrs == ["10.0.0.0/24,fd00::/64", "10.0.1.0/24"]
-
-
-async def test_pod_cidrs_that_were_not_taken_count_and_come_again():
-    runtime = CidrRuntime(DOWN)
-    cidrs = PodCidrs(users=(RuntimeCidrs(runtime=runtime),))
-    assert [await cidrs.apply(("10.0.0.0/24",)) for _ in range(3)] == [True, True, False]

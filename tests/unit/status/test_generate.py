@@ -52,6 +52,35 @@ def test_a_running_pod_is_ready():
     assert container.state == ContainerState(running=ContainerStateRunning(started_at=Time.of(NOW)))
 
 
+READY_TO_START = "PodReadyToStartContainers"
+
+
+@pytest.mark.parametrize(
+    ("is_on", "needs_sandbox", "expected"),
+    [
+        pytest.param(True, False, "True", id="a sandbox"),
+        pytest.param(True, True, "False", id="none yet"),
+        pytest.param(False, False, None, id="without its gate there is no such condition"),
+    ],
+)
+def test_whether_containers_could_start(is_on, needs_sandbox, expected):
+    pod = make_pod("main")
+    given = inputs(pod, needs_sandbox=needs_sandbox, features=PodFeatures(ready_to_start=is_on))
+    status = generate_status(pod, make_status(pod, make_record(pod, "main")), given)
+    assert {each.type: each.status for each in status.conditions}.get(READY_TO_START) == expected
+
+
+def test_without_the_gate_such_a_condition_is_somebody_elses():
+    shown = PodCondition(type=READY_TO_START, status="False", reason="Other")
+    pod = make_pod("main")
+    pod = replace(pod, status=PodStatus(conditions=(shown,)))
+    pod = replace(pod, spec=replace(pod.spec, readiness_gates=(PodReadinessGate(condition_type=READY_TO_START),)))
+    given = inputs(pod, features=PodFeatures(ready_to_start=False))
+    status = generate_status(pod, make_status(pod, make_record(pod, "main")), given)
+    assert condition(status, READY_TO_START) == shown
+    assert condition(status, "Ready").reason == "ReadinessGatesNotReady"
+
+
 def test_a_pod_without_records_waits():
     pod = make_pod("main")
     status = generate_status(pod, make_status(pod, sandboxes=()), inputs(pod, needs_sandbox=True))

@@ -14,12 +14,12 @@ from klet.app.cluster.node import (
     ReportPorts,
     ReportSettings,
     build_node_reporting,
-    build_pod_cidrs,
     cut_report_settings,
 )
 from klet.app.cluster.objects import build_served_objects, cut_object_settings
 from klet.app.cluster.offline import open_offline
 from klet.app.cluster.pods import build_pod_certificates, build_pod_parts
+from klet.app.pod_network import build_pod_cidrs
 from klet.app.ports import BasePorts, NodeObjects, Ports
 from klet.app.settings import AgentSettings
 from klet.app.wiring import Agent

@@ -9,7 +9,6 @@ from msgspec import Struct, field
 from klet.aio.broadcast import Subscription
 from klet.aio.clock import Clock
 from klet.api.node import Node
-from klet.app.ports import BasePorts
 from klet.config.command_line import Settings
 from klet.host.machine.cache import FactReader
 from klet.kube.client import KubeClient
@@ -17,11 +16,10 @@ from klet.kube.informer import Informer
 from klet.metrics import AgentMetrics
 from klet.model.causes import CauseRecorder
 from klet.node.board import NodeBoard
-from klet.node.bridge_network import BridgeNames, BridgeNetwork
 from klet.node.composer import NodeComposer
 from klet.node.lease import LeaseKeeper, LeaseTerms
 from klet.node.metrics import StartupTimes
-from klet.node.pod_cidrs import CidrUser, PodCidrs, RuntimeCidrs
+from klet.node.pod_cidrs import PodCidrs
 from klet.node.registrar import NodeRegistrar
 from klet.node.reporter import ReportTimer, StatusReporter
 from klet.node.runtime_state import RuntimeState
@@ -152,11 +150,3 @@ def build_node_reporting(
         randomness=randomness,
     )
     return NodeReporting(board=board, registrar=registrar, sync=sync, reporter=reporter, lease=lease, startup=startup)
-
-
-def build_pod_cidrs(given: Settings, base: BasePorts) -> PodCidrs:
-    """Return the users of the pod CIDRs. The runtime is last: it looks for a network when it gets them."""
-    users: list[CidrUser] = [RuntimeCidrs(runtime=base.runtime)]
-    if given.klet.bridge_network:
-        users.insert(0, BridgeNetwork(runtime=base.runtime, names=BridgeNames(), threads=base.threads))
-    return PodCidrs(users=users)

@@ -41,6 +41,8 @@ class MachineInfo(Struct, frozen=True, kw_only=True):
     """Online CPUs."""
     memory: int
     swap: int = 0
+    has_swap: bool = False
+    """Whether swap is on, by /proc/swaps as upstream: a container may see another size of it, or none."""
     hugepages: Mapping[int, int] = field(default_factory=dict)
     """How many there are of each size."""
     dimms: Mapping[str, MemoryModules] = field(default_factory=dict)

@@ -58,6 +58,7 @@ class MachineReader:
             cpus=len(topology) or os.cpu_count() or 1,
             memory=memory.total,
             swap=memory.swap_total,
+            has_swap=self.has_swap(),
             hugepages=self.hugepages(),
             dimms=self.dimms(),
             topology=topology,
@@ -79,6 +80,13 @@ class MachineReader:
 
     def versions(self) -> SystemVersions:
         return SystemVersions(self.kernel_version(), self.os_release().get("PRETTY_NAME", "Linux"))
+
+    def has_swap(self) -> bool:
+        """Return whether /proc/swaps lists anything below its heading; a kernel without swap has no such file."""
+        try:
+            return len(self._list("proc/swaps").strip().split("\n")) > 1
+        except FileMissing:
+            return False
 
     def has_app_armor(self) -> bool:
         """Return whether the kernel can confine processes with AppArmor profiles, and does."""

@@ -1,7 +1,7 @@
 """The images of the CSI drivers and their sidecars that the suite deploys, each one program on the small userland.
 
-The programs are of kubernetes-csi, not of Kubernetes, and klet does not build them: they have to be put into the
-directory of upstream's programs.
+The programs are of kubernetes-csi, not of Kubernetes, and `scripts/upstream` can build the hostpath driver alone: the
+others have to be put into the directory of upstream's programs.
 """
 
 import subprocess

@@ -1,8 +1,8 @@
 """Upstream's Kubernetes programs, to compare klet with.
 
   scripts/upstream                 build what is missing, and print the directory
-  scripts/upstream kubectl kubelet only these (also kubeadm, etcd, metrics-server, and what scripts/conformance
-                                   runs)
+  scripts/upstream kubectl kubelet only these (also kubeadm, etcd, metrics-server, hostpathplugin, and what
+                                   scripts/conformance runs)
   scripts/upstream --where         print the directory; exit 1 and say what is missing if it is not complete
   scripts/upstream --start         run a control plane on loopback until Ctrl-C
   scripts/upstream --kubernetes-version v1.34.0 kube-apiserver

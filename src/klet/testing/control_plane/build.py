@@ -18,6 +18,7 @@ from klet.testing.control_plane.programs import (
     E2E_TEST,
     ETCD,
     GINKGO,
+    HOSTPATH_PLUGIN,
     METRICS_SERVER,
     NO_NEW_PRIVILEGES,
     ProgramMissing,
@@ -30,15 +31,23 @@ _STAGING: Final = re.compile(r"^\s+(k8s\.io/[a-z0-9-]+) v0\.0\.0(?:\s|$)", re.MU
 _ETCD_MODULE: Final = "go.etcd.io/etcd/server/v3"
 _ETCD_CLIENT: Final = re.compile(r"^\s+go\.etcd\.io/etcd/client/v3 (\S+)", re.MULTILINE)
 _METRICS_SERVER_MODULE: Final = "sigs.k8s.io/metrics-server"
-_METRICS_SERVER_RELEASE: Final = "v0.7.2"
-"""It has releases of its own. Later ones need a later Go, or are not in the checksum database."""
+_HOSTPATH_MODULE: Final = "github.com/kubernetes-csi/csi-driver-host-path"
+_OWN_RELEASES: Final = {
+    # Later ones need a later Go, or are not in the checksum database.
+    METRICS_SERVER: (_METRICS_SERVER_MODULE, "v0.7.2"),
+    # The only one that every registry of Go modules has; it needs no sidecar to publish volumes.
+    HOSTPATH_PLUGIN: (_HOSTPATH_MODULE, "v1.7.2"),
+}
+"""Programs with a module and releases of their own, which go with other releases of Kubernetes' modules."""
 _GO: Final = re.compile(r"^go (\S+)", re.MULTILINE)
+_REPLACED: Final = re.compile(r"^replace \S+ => \S+ \S+$", re.MULTILINE)
 _PACKAGES: Final = {
     ETCD: _ETCD_MODULE,
     GINKGO: "github.com/onsi/ginkgo/v2/ginkgo",
     E2E_TEST: "k8s.io/kubernetes/test/e2e",
     AGNHOST: "k8s.io/kubernetes/test/images/agnhost",
     METRICS_SERVER: f"{_METRICS_SERVER_MODULE}/cmd/metrics-server",
+    HOSTPATH_PLUGIN: f"{_HOSTPATH_MODULE}/cmd/hostpathplugin",
     NO_NEW_PRIVILEGES: "k8s.io/kubernetes/test/images/nonewprivs",
 }
 """All others are in Kubernetes' cmd/."""
@@ -55,12 +64,13 @@ def build_programs(names: Sequence[str]) -> Path:
     """Build these; the directory they are in. Raises ProgramMissing."""
     target = cache_directory() / "bin"
     target.mkdir(parents=True, exist_ok=True)
-    source, environment, release = _source(), _environment(), chosen_release()
-    fetch_source()
+    environment, release = _environment(), chosen_release()
+    if not _OWN_RELEASES.keys() >= set(names):
+        fetch_source()
     for number, name in enumerate(names, start=1):
         _say(f"building {name} for {release} ({number} of {len(names)}; some minutes, and 6 GB of disk for all)")
         made = target / f".{name}.new"
-        directory = _take_metrics_server() if name == METRICS_SERVER else source
+        directory = _take_module(name, environment) if name in _OWN_RELEASES else _source()
         _go(directory, environment, *build_command(name, made, release))
         made.replace(target / name)
     return target
@@ -95,7 +105,11 @@ def build_command(name: str, target: Path, release: str) -> tuple[str, ...]:
     # The suite is a package of tests, which is a program once it is compiled.
     kind = ("test", "-c") if name == E2E_TEST else ("build",)
     package = _PACKAGES.get(name, f"k8s.io/kubernetes/cmd/{name}")
-    return (*kind, "-trimpath", f"-ldflags={_stamps(release)}", "-o", str(target), package)
+    # Drivers of kubernetes-csi say their version by this name, and are of no use without one.
+    stamps = (
+        f"{_stamps(release)} -X main.version={_OWN_RELEASES[name][1]}" if name in _OWN_RELEASES else _stamps(release)
+    )
+    return (*kind, "-trimpath", f"-ldflags={stamps}", "-o", str(target), package)
 
 
 def make_go_mod(upstream: str, release: str) -> str:
@@ -112,12 +126,20 @@ def make_go_mod(upstream: str, release: str) -> str:
     return f"module klet.dev/upstream\n\ngo {go}\n\n{required}\n\nreplace (\n{replaced})\n"
 
 
-def _take_metrics_server() -> Path:
-    """Return a directory whose go.mod takes metrics-server: it goes with other releases of Kubernetes' modules."""
-    directory = cache_directory() / METRICS_SERVER
+def make_own_go_mod(program: str, upstream: str) -> str:
+    """Return the text of a go.mod that takes the module of a program, with what that module's own one replaces."""
+    module, release = _OWN_RELEASES[program]
+    replaced = "".join(f"{line}\n" for line in _REPLACED.findall(upstream))
+    return f"module klet.dev/{program}\n\ngo {OLDEST}\n\nrequire {module} {release}\n\n{replaced}"
+
+
+def _take_module(program: str, environment: Mapping[str, str]) -> Path:
+    """Return a directory whose go.mod takes the module of a program with releases of its own."""
+    directory = cache_directory() / program
     directory.mkdir(parents=True, exist_ok=True)
-    required = f"require {_METRICS_SERVER_MODULE} {_METRICS_SERVER_RELEASE}"
-    (directory / "go.mod").write_text(f"module klet.dev/metrics-server\n\ngo {OLDEST}\n\n{required}\n")
+    module, release = _OWN_RELEASES[program]
+    downloaded = json.loads(_go(directory, environment, "mod", "download", "-json", f"{module}@{release}"))
+    (directory / "go.mod").write_text(make_own_go_mod(program, Path(downloaded["GoMod"]).read_text()))
     return directory
 
 

@@ -4,6 +4,7 @@ Both find the same directories, so that one can take over from the other.
 """
 
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -61,6 +62,12 @@ class ClusterNode:
     def klet(self, *flags: str, **settings: object) -> Daemon:
         """Return the agent of klet with this node's configuration; it is not started."""
         return self._daemon("klet", (sys.executable, "-P", "-m", "klet", "run"), flags, settings)
+
+    def killed_klet(self, number: int, *flags: str) -> Daemon:
+        """Return an agent that is killed before its change of that number to files and mounts of volumes."""
+        below = os.pathsep.join(str(self.root / name) for name in ("pods", "plugins"))
+        program = (sys.executable, "-P", "-m", "klet.testing.killed_agent", str(number), below, "run")
+        return self._daemon("klet", program, flags, {})
 
     def upstream(self, *flags: str, **settings: object) -> Daemon:
         """Return upstream's kubelet with this node's configuration."""

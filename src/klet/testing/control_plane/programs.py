@@ -32,9 +32,10 @@ CSI: Final = (
     *(HOSTPATH_PLUGIN, "csi-attacher", "csi-provisioner", "csi-resizer", "csi-snapshotter"),
     *("csi-node-driver-registrar", "livenessprobe", "csi-external-health-monitor-controller"),
 )
-"""What runs in the containers of the suite's CSI drivers. These are of kubernetes-csi, and are not built here."""
+"""What runs in the containers of the suite's CSI drivers, all of kubernetes-csi. The driver alone is built here: the
+registry of Go modules has no release of node-driver-registrar, and of the others only such as need it."""
 METRICS_SERVER: Final = "metrics-server"
-EXTRA: Final = ("kubeadm", ETCD, METRICS_SERVER, *SUITE)
+EXTRA: Final = ("kubeadm", ETCD, METRICS_SERVER, HOSTPATH_PLUGIN, *SUITE)
 """Built when asked for by name. Debian's etcd does too, but is too old for lists that are streamed."""
 
 

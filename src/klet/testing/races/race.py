@@ -20,8 +20,8 @@ from klet.testing.races import confined
 from klet.testing.races.arena import TOKEN, Arena, Oracle
 from klet.testing.races.attacker import Attacker, Swap
 
-STALL: Final = 5.0
-"""Seconds that one attempt may take; nothing that a victim does has a reason to wait."""
+STALL: Final = 20.0
+"""Seconds that one attempt may take. Nothing that a victim does has a reason to wait, but machines are busy."""
 _GRACE: Final = 30.0
 _BETWEEN_LOOKS: Final = 16
 """Attempts between two looks at the sentinels: a look may cost more than an attempt. Harm stays; a mount may not."""

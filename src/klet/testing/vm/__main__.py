@@ -8,7 +8,7 @@
   scripts/vm build                   build its disk, if it is not in the cache
   scripts/vm test --real             the tests of the whole machine (tests/machine); more arguments go to pytest
   scripts/vm test --real --set dozen --cached
-                                     a dozen of them, if the disk was built before; nothing is built or fetched
+                                     a dozen of them, if the disk was built before; only klet is built then
 
 The machines run under QEMU: with KVM where it works, else in software. They need root and the Debian packages
 qemu-system-x86, busybox-static (small), mmdebstrap, openssh-client (whole). Disks and kernels are kept in $KLET_CACHE
@@ -94,7 +94,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     )
     test.add_argument("--real", action="store_true", required=True, help="in the whole Debian")
     test.add_argument("--set", choices=("all", "dozen"), default="all", help="which of them (default: all)")
-    test.add_argument("--cached", action="store_true", help="build and fetch nothing; say so if the disk is missing")
+    test.add_argument("--cached", action="store_true", help="build no disk; say so if it is missing")
     options, rest = parser.parse_known_args(arguments)
     if rest and options.action != "test":
         parser.error(f"unknown arguments: {' '.join(rest)}")

@@ -36,9 +36,9 @@ from klet.testing.vm.qemu import (
 
 MEMORY: Final = 3072
 CPUS: Final = 2
-BOOT_LIMIT: Final = 300.0
+BOOT_LIMIT: Final = 600.0
 """Seconds until there is a shell, on a busy host that emulates the processor."""
-COMMAND_LIMIT: Final = 300.0
+COMMAND_LIMIT: Final = 600.0
 _NEEDED: Final = {QEMU: "qemu-system-x86", "ssh": "openssh-client"}
 _PREFIX: Final = "klet-machine-"
 _KERNEL_ARGUMENTS: Final = (
@@ -256,7 +256,9 @@ class DebianMachine:
             "StrictHostKeyChecking": "yes",
             "BatchMode": "yes",
             "ConnectTimeout": 20,
+            # A busy host may let the whole machine stand still for a while.
             "ServerAliveInterval": 15,
+            "ServerAliveCountMax": 8,
             "LogLevel": "ERROR",
             # One connection for all commands: to encrypt and to log in takes a second where the processor is emulated.
             "ControlMaster": "auto",

@@ -21,8 +21,8 @@ UNIT: Final = "kubelet.service"
 CONFIG: Final = "/var/lib/kubelet/config.yaml"
 MANIFESTS: Final = "/etc/kubernetes/manifests"
 CRI: Final = "unix:///run/containerd/containerd.sock"
-PATIENCE: Final = 120.0
-"""Seconds for what takes some on an emulated machine."""
+PATIENCE: Final = 240.0
+"""Seconds for what takes some on an emulated machine, also when its host is busy."""
 _PORT: Final = 10255
 _POLL: Final = 0.3
 _UNIT_TEXT: Final = """\
@@ -37,9 +37,9 @@ ExecStart=/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml $KUBELET_EXTRA_
 EnvironmentFile=-/etc/default/kubelet
 Restart=on-failure
 RestartSec=1
-WatchdogSec=60
+WatchdogSec=120
 StartLimitInterval=0
-TimeoutStartSec=120
+TimeoutStartSec=240
 
 [Install]
 WantedBy=multi-user.target
@@ -95,7 +95,12 @@ class SystemdNode:
         self.until(lambda pods: not pods, what="no pods")
         self.until_true('test -z "$(ctr -n k8s.io tasks ls -q)"')
 
+    def now(self) -> str:
+        """Return the machine's time, as `log` takes it: what is logged from now on comes after it."""
+        return self.machine.output("date +@%s")
+
     def log(self, *, since: str = "-2h") -> str:
+        """Return the newest lines that the agent has logged since then."""
         return self.machine.output(f"journalctl -u {UNIT} -o cat --no-pager --since {since} | tail -n 200")
 
     def property(self, name: str, *, unit: str = UNIT) -> str:
@@ -128,11 +133,11 @@ class SystemdNode:
             time.sleep(_POLL)
         raise MachineFailed(f"{what}: never came; the pods are {found}\n{self.log()}")
 
-    def until_running(self, *names: str, patience: float = PATIENCE) -> dict[str, Pod]:
-        """Wait until all containers of these pods are ready; return the pods."""
+    def until_running(self, *names: str, restarts: int | None = None, patience: float = PATIENCE) -> dict[str, Pod]:
+        """Wait until all containers of these pods are ready, if asked for after so many restarts; return the pods."""
         self.until(
-            lambda pods: all(name in pods and is_ready(pods[name]) for name in names),
-            what=f"{', '.join(names)} ready",
+            lambda pods: all(name in pods and is_ready(pods[name], restarts) for name in names),
+            what=f"{', '.join(names)} ready{'' if restarts is None else f' after {restarts} restarts'}",
             patience=patience,
         )
         return self.pods()
@@ -147,9 +152,11 @@ class SystemdNode:
         return result.output.strip()
 
 
-def is_ready(pod: Pod) -> bool:
+def is_ready(pod: Pod, restarts: int | None = None) -> bool:
     statuses = pod.status.container_statuses or ()
-    return bool(statuses) and all(status.ready for status in statuses)
+    return bool(statuses) and all(
+        status.ready and (restarts is None or status.restart_count == restarts) for status in statuses
+    )
 
 
 def build_pod(name: str, *, command: str = "exec sleep 100000", **container: object) -> dict[str, Any]:

@@ -159,6 +159,31 @@ def test_app_armor(machine, smallest, write, directory, enabled, expected):
     assert machine.info().has_app_armor is expected
 
 
+SWAPS = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+
+
+@pytest.mark.parametrize(
+    ("swaps", "expected"),
+    [
+        pytest.param(None, False, id="a kernel without swap"),
+        pytest.param("", False, id="an empty file"),
+        pytest.param(SWAPS, False, id="the heading alone"),
+        pytest.param(f"{SWAPS}/dev/dm-1 partition\t1048572\t0\t-2\n", True, id="a partition"),
+        pytest.param(f"{SWAPS}/swap file\t262140\t0\t-2\n/dev/zram0 partition\t4\t0\t9\n\n", True, id="two"),
+    ],
+)
+def test_swap_is_on_if_any_is_listed(machine, smallest, write, swaps, expected):
+    if swaps is not None:
+        write("proc/swaps", swaps)
+    assert machine.info().has_swap is expected
+
+
+def test_a_list_of_swap_that_cannot_be_read_is_an_error(machine, smallest, tmp_path):
+    (tmp_path / "proc/swaps").mkdir()
+    with pytest.raises(HostError, match="proc/swaps"):
+        machine.info()
+
+
 def test_a_machine_that_says_little_of_itself(machine, smallest):
     info = machine.info()
     assert (info.machine_id, info.system_uuid, info.boot_id) == ("", "", "")

@@ -2,7 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from klet.testing.control_plane.build import build_command, is_new_enough, make_go_mod, provide_go
+from klet.testing.control_plane.build import (
+    build_command,
+    is_new_enough,
+    make_go_mod,
+    make_own_go_mod,
+    provide_go,
+)
 from klet.testing.control_plane.programs import ProgramMissing
 
 RELEASE = "v1.34.4"
@@ -40,6 +46,10 @@ def test_kubernetes_is_taken_with_the_etcd_that_it_goes_with():
             *("metrics-server", ("build",), "sigs.k8s.io/metrics-server/cmd/metrics-server"),
             id="a program with releases of its own",
         ),
+        pytest.param(
+            *("hostpathplugin", ("build",), "github.com/kubernetes-csi/csi-driver-host-path/cmd/hostpathplugin"),
+            id="a driver of kubernetes-csi",
+        ),
         pytest.param("e2e.test", ("test", "-c"), "k8s.io/kubernetes/test/e2e", id="the suite is compiled tests"),
         pytest.param("agnhost", ("build",), "k8s.io/kubernetes/test/images/agnhost", id="a program of test images"),
     ],
@@ -49,6 +59,22 @@ def test_build_command(name, kind, package):
     assert made[: len(kind)] == kind
     assert made[-3:] == ("-o", "/t/x", package)
     assert f"version.gitVersion={RELEASE}" in " ".join(made)
+
+
+def test_a_driver_says_its_own_version():
+    assert "-X main.version=v1.7.2" in " ".join(build_command("hostpathplugin", Path("/t/x"), RELEASE))
+    assert "main.version" not in " ".join(build_command("kubelet", Path("/t/x"), RELEASE))
+
+
+def test_a_module_with_its_own_releases_is_taken_with_what_it_replaces():
+    replaced = "replace k8s.io/api => k8s.io/api v0.20.0\n"
+    upstream = (
+        f"module github.com/kubernetes-csi/csi-driver-host-path\n\ngo 1.16\n\n{replaced}\n// replace nothing => x\n"
+    )
+    made = make_own_go_mod("hostpathplugin", upstream)
+    assert made.startswith("module klet.dev/hostpathplugin\n\ngo 1.25\n\nrequire ")
+    assert "\nrequire github.com/kubernetes-csi/csi-driver-host-path v1.7.2\n" in made
+    assert made.endswith(f"\n\n{replaced}")
 
 
 def install_go(directory, version):
