@@ -81,8 +81,8 @@ def find_untraced(runtime: FakeRuntime, files: MemoryPullFiles) -> frozenset[str
     return frozenset(
         stored.image.name
         for stored in runtime.stored_images()
-        # Only a pull gives an image a digest of its repository.
-        if stored.digests
+        # A pull that ends without an answer, and brings what was there before, changes nothing about who may use it.
+        if not stored.was_loaded
         and (PullDirectory.PULLED, file_name(stored.image.image_id)) not in files.content
         and intents.isdisjoint(stored.tags)
     )

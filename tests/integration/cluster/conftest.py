@@ -219,7 +219,7 @@ def nothing_refused(request):
         assert plane.refused(f"system:node:{node.name}") == []
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def upstream_kubelet():
     if missing_programs((KUBELET,)):
         pytest.skip(describe_program(KUBELET))

@@ -63,6 +63,8 @@ class StoredImage(Struct):
     image: FakeImage
     tags: list[str] = field(default_factory=list)
     digests: list[str] = field(default_factory=list)
+    was_loaded: bool = False
+    """Whether it was there before any pull of it."""
 
     def message(self) -> pb.Image:
         answer = pb.Image(
@@ -92,7 +94,7 @@ class ImageStore:
         """Load an image; a pulled one also gets its repository digest, as containerd does it."""
         name = normalize(pulled_as or image.name)
         repository, _, digest = name.partition("@")
-        stored = self._images.setdefault(image.image_id, StoredImage(image))
+        stored = self._images.setdefault(image.image_id, StoredImage(image, was_loaded=pulled_as is None))
         if not digest and name not in stored.tags:
             self._take_tag(name)
             stored.tags.append(name)
