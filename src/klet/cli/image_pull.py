@@ -31,6 +31,8 @@ from klet.wire import cri_v1_pb2 as pb
 
 CALL_DEADLINE: Final = timedelta(seconds=30)
 LOOK_EVERY: Final = timedelta(milliseconds=500)
+_LOGIN_WANTED: Final = ("401 Unauthorized", "authorization failed")
+"""How containerd says that a registry lets nobody in without a login."""
 
 
 class CannotPull(KletError):
@@ -43,7 +45,7 @@ class ImageInUse(KletError):
 
 async def pull_images(names: Sequence[str], runtime: NodeRuntime, *, progress: CommandProgress, clock: Clock) -> None:
     """Pull one after the other, with the registry logins of the node. Raises KletError."""
-    keyring = Keyring([await asyncio.to_thread(_read_logins, runtime.logins)])
+    keyring = Keyring([await asyncio.to_thread(_read_logins, runtime.logins, progress)])
     async with (
         connect(runtime_endpoint=runtime.endpoint, image_endpoint=runtime.image_endpoint, timeout=CALL_DEADLINE) as cri,
         open_connection(runtime.images, metadata=NAMESPACE) as own,
@@ -78,7 +80,9 @@ async def _pull(
         finally:
             done.set()
     if failure is not None:
-        raise CannotPull(f"{name}: {failure}")
+        wants_login = not logins and any(sign in failure.message for sign in _LOGIN_WANTED)
+        hint = "; the node has no login for it (docs/images.md)" if wants_login else ""
+        raise CannotPull(f"{name}: {failure.message}{hint}")
     found = (await images.image_status(pb.ImageStatusRequest(image=spec))).image
     return f"{describe_bytes(found.size)}" if found.id else "done"
 
@@ -107,9 +111,13 @@ async def _show(name: str, meter: PullMeter, progress: CommandProgress, clock: C
         await clock.wait(done.wait(), at_most=LOOK_EVERY)
 
 
-def _read_logins(root: Path) -> dict[str, RegistryLogin]:
+def _read_logins(root: Path, progress: CommandProgress) -> dict[str, RegistryLogin]:
     home = environ.get("HOME")
-    return dict(read_first(find_login_files(root, Path(home) if home else None)))
+
+    def report(path: Path, error: KletError) -> None:
+        progress.warn(f"the registry logins in {path} cannot be read: {error}")
+
+    return dict(read_first(find_login_files(root, Path(home) if home else None), report=report))
 
 
 async def remove_images(

@@ -51,6 +51,9 @@ class Lines:
     def show(self, text):
         self.said.append(text)
 
+    def warn(self, text):
+        self.said.append(f"warning: {text}")
+
     def error(self, text):
         self.said.append(f"error: {text}")
 
@@ -110,8 +113,13 @@ async def test_a_pull_of_a_runtime_without_a_content_store_shows_its_time(runtim
 
 
 async def test_a_pull_uses_the_logins_of_the_node(node):
-    with pytest.raises(CannotPull, match="authorization failed"):
+    with pytest.raises(CannotPull, match=r"authorization failed.*; the node has no login for it"):
         await pull(node, "registry.test/private:1")
+    (node.logins / "config.json").write_text("{")
+    lines = Lines()
+    with pytest.raises(CannotPull):
+        await pull_images(["registry.test/private:1"], node, progress=lines, clock=SystemClock())
+    assert lines.said[0].startswith(f"warning: the registry logins in {node.logins}/config.json cannot be read: ")
     login = '{"auths": {"registry.test": {"username": "user", "password": "pass"}}}'
     (node.logins / "config.json").write_text(login)
     assert (await pull(node, "registry.test/private:1")).notes == ["4.0 MiB"]
