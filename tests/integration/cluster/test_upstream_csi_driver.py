@@ -195,9 +195,9 @@ async def test_a_volume_that_has_grown_is_expanded(driver, api, node, mounting):
 
 @NEEDS_LOOP
 async def test_a_pod_writes_to_a_device(driver, api, node, manifest):
-    handle = await driver.provision("device", mode="Block")
+    handle = await driver.provision("hostpath-device", mode="Block")
     script = "test -b /dev/data && printf klet | dd of=/dev/data conv=notrunc,fsync 2>/dev/null"
-    spec = {"volumes": [{"name": "v", **claim_volume("device")}], "restartPolicy": "Never"}
+    spec = {"volumes": [{"name": "v", **claim_volume("hostpath-device")}], "restartPolicy": "Never"}
     made = manifest("device", main=script, spec=spec)
     made["spec"]["containers"][0]["volumeDevices"] = [{"name": "v", "devicePath": "/dev/data"}]
     pod = await api.create(made, node=node.name)
