@@ -460,6 +460,11 @@ def test_images_are_loaded_shown_and_removed(node, tmp_path):
         command = [str(KLET), "image", "import", "-", "--state-dir", str(node.state)]
         done = subprocess.run(command, stdin=stdin, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+    # As skopeo names images: the CRI would not find it under the name in the archive.
+    bare = tmp_path / "bare.tar"
+    bare.write_bytes(build_image(name="bare:1", layers=[[file("bare", b"1")]], config=ImageConfig()))
+    assert "docker.io/library/bare:1 (" in node.run("image", "load", str(bare), capture_errors=True)
+    assert "Removed docker.io/library/bare:1" in node.run("image", "rm", "bare:1", capture_errors=True)
     damaged = bytearray(archive.read_bytes())
     damaged[len(damaged) // 2] ^= 1
     archive.write_bytes(damaged)

@@ -61,7 +61,9 @@ class ImageArchive(Struct, frozen=True, kw_only=True):
     """What an archive holds."""
 
     names: tuple[str, ...]
-    """In full, as the runtime will know the images."""
+    """In full, as the runtime has to know the images."""
+    short_names: tuple[tuple[str, str], ...] = ()
+    """Names under which containerd keeps images and the CRI does not find them, each with its full form."""
     blobs: int
     size: int
     """Bytes of its members."""
@@ -180,20 +182,28 @@ class _MemberReader:
 
     def conclude(self, base_name: str) -> ImageArchive:
         """Return what was found, if it is complete."""
-        names: dict[str, None] = {}
-        if (text := self._documents.get("manifest.json")) is not None:
-            images = _decode(text, tuple[_DockerImage, ...], "manifest.json")
-            names |= dict.fromkeys(self._docker_names(images))
-        if (text := self._documents.get("index.json")) is not None:
-            index = _decode(text, _Index, "index.json")
-            names |= dict.fromkeys(self._index_names(index, base_name))
         if not self._documents:
             raise BadArchive("it holds neither index.json nor manifest.json: it is no archive of OCI or `docker save`")
+        names: Mapping[str, str] = {}
+        if (text := self._documents.get("manifest.json")) is not None:
+            images = _decode(text, tuple[_DockerImage, ...], "manifest.json")
+            names = self._docker_names(images)
+        # Of an archive that has both, containerd reads one.
+        is_oci = "oci-layout" in self._seen or "manifest.json" not in self._documents
+        if is_oci and (text := self._documents.get("index.json")) is not None:
+            index = _decode(text, _Index, "index.json")
+            names = self._index_names(index, base_name)
         if not names:
-            raise BadArchive("none of its images has a name: give one with --name")
-        return ImageArchive(names=tuple(names), blobs=self._blobs, size=self._size)
+            raise BadArchive("none of its images has a name: save it by its name, not by its id")
+        return ImageArchive(
+            names=tuple(dict.fromkeys(names.values())),
+            short_names=tuple((name, full) for name, full in names.items() if name != full),
+            blobs=self._blobs,
+            size=self._size,
+        )
 
-    def _docker_names(self, images: Sequence[_DockerImage]) -> list[str]:
+    def _docker_names(self, images: Sequence[_DockerImage]) -> Mapping[str, str]:
+        """Return names in full, which containerd itself makes of these."""
         if len(images) > MOST_IMAGES:
             raise BadArchive(f"manifest.json has more than {MOST_IMAGES} images")
         for image in images:
@@ -202,28 +212,33 @@ class _MemberReader:
                     raise BadArchive(
                         f"manifest.json names {shorten(path, LONGEST_WORD)!r}, which is not in the archive"
                     )
-        return [full_name(tag, "manifest.json") for image in images for tag in image.repo_tags or ()]
+        names = [full_name(tag, "manifest.json") for image in images for tag in image.repo_tags or ()]
+        return dict(zip(names, names, strict=True))
 
-    def _index_names(self, index: _Index, base_name: str) -> list[str]:
+    def _index_names(self, index: _Index, base_name: str) -> Mapping[str, str]:
+        """Return the names that containerd takes, each with its full form."""
         if len(index.manifests) > MOST_IMAGES:
             raise BadArchive(f"index.json has more than {MOST_IMAGES} images")
-        found = []
+        found = {}
         for each in index.manifests:
             if _plain(f"blobs/{each.digest.replace(':', '/')}") not in self._seen:
                 digest = shorten(each.digest, LONGEST_WORD)
                 raise BadArchive(f"index.json names the blob {digest!r}, which is not in the archive")
-            name = each.annotations.get(_NAME) or each.annotations.get(_REF_NAME, "")
+            own = each.annotations.get(_NAME, "")
+            name = own or each.annotations.get(_REF_NAME, "")
             if not name:
                 continue
+            where = "index.json"
             # A name without any of these signs is a tag.
             if not any(sign in name for sign in "/:@"):
                 if not base_name:
                     tag = shorten(name, LONGEST_WORD)
                     raise BadArchive(f"its image has a tag only, {tag!r}: give the repository with --name")
-                name = f"{base_name}:{name}"
+                name, where = f"{base_name}:{name}", "--name"
             elif base_name and not name.startswith(f"{base_name}:"):
                 raise BadArchive(f"its image has a name of its own, {shorten(name, LONGEST_WORD)!r}: leave --name out")
-            found.append(full_name(name, "index.json"))
+            # containerd takes a name of its own kind as it is, and puts the repository only before a tag of OCI.
+            found[own or name] = full_name(name, where)
         return found
 
 

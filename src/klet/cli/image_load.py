@@ -23,7 +23,7 @@ from klet.cli.node_runtime import NodeRuntime
 from klet.cli.progress import CommandProgress
 from klet.cri.client import CriClient, connect
 from klet.errors import KletError
-from klet.model.foreign_text import as_terminal_text, read_output
+from klet.model.foreign_text import LONGEST_WORD, as_terminal_text, read_output, shorten
 from klet.model.pull_progress import describe_bytes
 from klet.wire import cri_v1_pb2 as pb
 
@@ -75,7 +75,9 @@ class _PassedOn:
 class _Target(Struct, frozen=True, kw_only=True):
     """How to give archives to a containerd."""
 
-    command: tuple[str, ...]
+    images: tuple[str, ...]
+    """`ctr images` for it."""
+    unpacking: tuple[str, ...]
     space: int | None
     """Bytes that are free on its disk; None if it does not say which disk that is."""
 
@@ -84,21 +86,27 @@ def load_archive(
     file: str, runtime: NodeRuntime, *, base_name: str, progress: CommandProgress, clock: Clock
 ) -> tuple[str, ...]:
     """Load an archive, or standard input, and return the names of its images. Raises KletError."""
-    with progress.step(f"Load {file if file != STANDARD_INPUT else 'standard input'}") as step:
+    with progress.step(f"Load {_shown(file)}") as step:
         target = asyncio.run(_prepare(runtime))
         # Outside of an event loop, so that Ctrl-C ends it at once.
         archive = _pass_on(file, target, base_name, progress, clock)
+        for name, full in archive.short_names:
+            _rename(name, full, target)
         asyncio.run(_until_visible(runtime, archive, clock))
         step.note(f"{', '.join(archive.names)} ({describe_bytes(archive.size)})")
     return archive.names
+
+
+def _shown(file: str) -> str:
+    return file if file != STANDARD_INPUT else "standard input"
 
 
 async def _prepare(runtime: NodeRuntime) -> _Target:
     async with _connect(runtime) as cri:
         ctr = await _find_ctr(cri, runtime)
         unpacking = await _unpacking(cri)
-        command = (ctr, "--address", str(runtime.socket), "--namespace", "k8s.io", "images", "import", *unpacking)
-        return _Target(command=command, space=await _free_space(cri))
+        images = (ctr, "--address", str(runtime.socket), "--namespace", "k8s.io", "images")
+        return _Target(images=images, unpacking=unpacking, space=await _free_space(cri))
 
 
 def _connect(runtime: NodeRuntime) -> AbstractAsyncContextManager[CriClient]:
@@ -107,7 +115,7 @@ def _connect(runtime: NodeRuntime) -> AbstractAsyncContextManager[CriClient]:
 
 def _pass_on(file: str, target: _Target, base_name: str, progress: CommandProgress, clock: Clock) -> ImageArchive:
     """Read the archive, and give containerd every piece of it that was read."""
-    command = (*target.command, *(("--base-name", base_name) if base_name else ()), "-")
+    command = (*target.images, "import", *target.unpacking, *(("--base-name", base_name) if base_name else ()), "-")
     with _opened(file) as source, tempfile.TemporaryFile() as output:
         importer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT)
         assert importer.stdin is not None, "it was asked for"
@@ -121,7 +129,7 @@ def _pass_on(file: str, target: _Target, base_name: str, progress: CommandProgre
             importer.stdin.close()
             code = importer.wait()
         except BadArchive as error:
-            raise CannotLoad(f"{file}: {error}") from error
+            raise CannotLoad(f"{_shown(file)}: {error}") from error
         except BrokenPipeError:
             code = importer.wait()
             archive = None
@@ -136,8 +144,20 @@ def _pass_on(file: str, target: _Target, base_name: str, progress: CommandProgre
         if code or archive is None:
             output.seek(0)
             reason = as_terminal_text(read_output(output.read(1 << 14)).strip())
-            raise CannotLoad(f"{file}: containerd did not take it: {reason or f'ctr ended with {code}'}")
+            raise CannotLoad(f"{_shown(file)}: containerd did not take it: {reason or f'ctr ended with {code}'}")
         return archive
+
+
+def _rename(name: str, full: str, target: _Target) -> None:
+    """Give an image its full name instead of the one in the archive, by which the CRI would not find it."""
+    for command in (("tag", "--force", "--", name, full), ("remove", "--", name)):
+        done = subprocess.run([*target.images, *command], capture_output=True, check=False)
+        if done.returncode:
+            reason = as_terminal_text(read_output(done.stderr).strip())
+            shown = as_terminal_text(shorten(name, LONGEST_WORD))
+            raise CannotLoad(
+                f"the image {shown!r} cannot be named {full}: {reason or f'ctr ended with {done.returncode}'}"
+            )
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from klet.cli.progress import CommandProgress
 from klet.cri.client import CriClient, connect
 from klet.cri.connection import open_connection
 from klet.cri.content import NAMESPACE, ContainerdContent
-from klet.cri.errors import CriError
+from klet.cri.errors import CriError, CriNotFound
 from klet.errors import KletError
 from klet.images.docker_config import RegistryLogin
 from klet.images.keyring import Keyring
@@ -24,12 +24,15 @@ from klet.images.names import ImageNameError, repository_of, with_default_tag
 from klet.images.node_logins import find_login_files, read_first
 from klet.images.pull_meter import PullMeter
 from klet.images.running_pulls import NotedImages, RunningPulls
+from klet.images.sandbox_image import parse_sandbox_image
 from klet.model.foreign_text import as_terminal_text
 from klet.model.pull_progress import describe_bytes, describe_pull
 from klet.wire import cri_v1_pb2 as pb
 
 CALL_DEADLINE: Final = timedelta(seconds=30)
 LOOK_EVERY: Final = timedelta(milliseconds=500)
+_LOGIN_WANTED: Final = ("401 Unauthorized", "authorization failed")
+"""How containerd says that a registry lets nobody in without a login."""
 
 
 class CannotPull(KletError):
@@ -42,7 +45,7 @@ class ImageInUse(KletError):
 
 async def pull_images(names: Sequence[str], runtime: NodeRuntime, *, progress: CommandProgress, clock: Clock) -> None:
     """Pull one after the other, with the registry logins of the node. Raises KletError."""
-    keyring = Keyring([await asyncio.to_thread(_read_logins, runtime.logins)])
+    keyring = Keyring([await asyncio.to_thread(_read_logins, runtime.logins, progress)])
     async with (
         connect(runtime_endpoint=runtime.endpoint, image_endpoint=runtime.image_endpoint, timeout=CALL_DEADLINE) as cri,
         open_connection(runtime.images, metadata=NAMESPACE) as own,
@@ -77,7 +80,9 @@ async def _pull(
         finally:
             done.set()
     if failure is not None:
-        raise CannotPull(f"{name}: {failure}")
+        wants_login = not logins and any(sign in failure.message for sign in _LOGIN_WANTED)
+        hint = "; the node has no login for it (docs/images.md)" if wants_login else ""
+        raise CannotPull(f"{name}: {failure.message}{hint}")
     found = (await images.image_status(pb.ImageStatusRequest(image=spec))).image
     return f"{describe_bytes(found.size)}" if found.id else "done"
 
@@ -106,9 +111,13 @@ async def _show(name: str, meter: PullMeter, progress: CommandProgress, clock: C
         await clock.wait(done.wait(), at_most=LOOK_EVERY)
 
 
-def _read_logins(root: Path) -> dict[str, RegistryLogin]:
+def _read_logins(root: Path, progress: CommandProgress) -> dict[str, RegistryLogin]:
     home = environ.get("HOME")
-    return dict(read_first(find_login_files(root, Path(home) if home else None)))
+
+    def report(path: Path, error: KletError) -> None:
+        progress.warn(f"the registry logins in {path} cannot be read: {error}")
+
+    return dict(read_first(find_login_files(root, Path(home) if home else None), report=report))
 
 
 async def remove_images(
@@ -135,7 +144,7 @@ async def remove_images(
 
 
 async def _remove(name: str, cri: CriClient, known: Iterable[NodeImage], *, is_forced: bool) -> str:
-    found = (await cri.image_status(pb.ImageStatusRequest(image=pb.ImageSpec(image=name)))).image
+    found = await _find(name, cri)
     if not found.id:
         raise KletError(f"{name}: no such image; `klet images` lists those that there are")
     if not is_forced:
@@ -148,15 +157,34 @@ async def _remove(name: str, cri: CriClient, known: Iterable[NodeImage], *, is_f
 
 
 async def _find_use(image: pb.Image, cri: CriClient, known: Iterable[NodeImage]) -> str:
-    """Return what keeps an image; the agent knows best, and without one the containers show it."""
+    """Return what keeps an image; the agent knows best, and without one the runtime shows it."""
     if image.pinned:
         return "is pinned by the runtime"
     mine = next((each for each in known if each.id == image.id), None)
     if mine is not None and mine.users:
         return f"is used by {users_of(mine.users, is_wide=True)}"
-    containers = (await cri.list_containers(pb.ListContainersRequest())).containers
-    users = [each.metadata.name for each in containers if image.id in {each.image_ref, each.image.image}]
-    return f"is used by the container {users[0]}" if users else ""
+    names = {image.id, *image.repo_tags, *image.repo_digests}
+    sandboxes = parse_sandbox_image(await cri.status(pb.StatusRequest(verbose=True)))
+    if sandboxes and (await _find(sandboxes, cri)).id == image.id:
+        return "is used by sandboxes"
+    for each in (await cri.list_containers(pb.ListContainersRequest())).containers:
+        if names & {each.image_id, each.image_ref, each.image.image}:
+            return f"is used by the container {each.metadata.name}"
+        if names & await _mounted_by(each.id, cri):
+            return f"is used by a volume of the container {each.metadata.name}"
+    return ""
+
+
+async def _mounted_by(container: str, cri: CriClient) -> set[str]:
+    try:
+        answer = await cri.container_status(pb.ContainerStatusRequest(container_id=container))
+    except CriNotFound:
+        return set()  # removed since it was listed
+    return {mount.image.image for mount in answer.status.mounts if mount.image.image}
+
+
+async def _find(name: str, cri: CriClient) -> pb.Image:
+    return (await cri.image_status(pb.ImageStatusRequest(image=pb.ImageSpec(image=name)))).image
 
 
 def _known_images(client: AgentClient) -> tuple[NodeImage, ...]:

@@ -2,12 +2,15 @@
 
 import os
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct
 
 from klet.cli.client import AgentClient, AgentError, AgentUnavailable
 from klet.cli.node.node import LocalNode
 from klet.errors import KletError
+
+_EXAMPLE: Final = "unix:///run/containerd/containerd.sock"
 
 
 class NodeRuntime(Struct, frozen=True, kw_only=True):
@@ -29,10 +32,14 @@ class NodeRuntime(Struct, frozen=True, kw_only=True):
 
 def find_runtime(node: LocalNode, client: AgentClient, *, endpoint: str) -> NodeRuntime:
     """Return the one that is given, that of `klet up`, or what the agent says. Raises KletError."""
+    scheme, separator, _ = endpoint.partition("://")
+    if separator and scheme != "unix":
+        raise KletError(f"--runtime-endpoint {endpoint}: it has to be a Unix socket, as in {_EXAMPLE}")
     runtime = _choose(node, client, endpoint=endpoint)
     if not os.access(runtime.socket, os.W_OK):
         there = runtime.socket.exists()
-        what = "belongs to root: use sudo" if there else "is not there: `klet up` starts the node's runtime"
+        advice = "give --runtime-endpoint that of a runtime" if endpoint else "`klet up` starts the node's runtime"
+        what = "belongs to root: use sudo" if there else f"is not there: {advice}"
         raise KletError(f"the socket {runtime.socket} {what}")
     return runtime
 

@@ -59,13 +59,17 @@ def find_login_files(root: Path, home: Path | None) -> LoginFiles:
     )
 
 
-def read_first(files: LoginFiles) -> Logins:
-    """Return the logins of the first file that is one. It blocks."""
+def _log(path: Path, error: KletError) -> None:
+    logger.warning("Registry logins cannot be read", extra={"path": str(path), "error": str(error)})
+
+
+def read_first(files: LoginFiles, *, report: Callable[[Path, KletError], None] = _log) -> Logins:
+    """Return the logins of the first file that is one; report those that cannot be read. It blocks."""
     for path, parse in files:
         try:
             return parse(read_bytes(path))
         except FileMissing:
             continue
         except KletError as error:
-            logger.warning("Registry logins cannot be read", extra={"path": str(path), "error": str(error)})
+            report(path, error)
     return {}

@@ -14,6 +14,7 @@ from klet.cli.image_pull import CannotPull, pull_images, remove_images
 from klet.cli.node.node import find_node
 from klet.cli.node_runtime import NodeRuntime, find_runtime
 from klet.cri.calls import IMAGE_SERVICE, RUNTIME_SERVICE
+from klet.cri.client import connect
 from klet.errors import KletError
 from klet.testing.clock import FastClock, ManualClock
 from klet.testing.cri_server import serve_cri
@@ -49,6 +50,9 @@ class Lines:
 
     def show(self, text):
         self.said.append(text)
+
+    def warn(self, text):
+        self.said.append(f"warning: {text}")
 
     def error(self, text):
         self.said.append(f"error: {text}")
@@ -109,8 +113,13 @@ async def test_a_pull_of_a_runtime_without_a_content_store_shows_its_time(runtim
 
 
 async def test_a_pull_uses_the_logins_of_the_node(node):
-    with pytest.raises(CannotPull, match="authorization failed"):
+    with pytest.raises(CannotPull, match=r"authorization failed.*; the node has no login for it"):
         await pull(node, "registry.test/private:1")
+    (node.logins / "config.json").write_text("{")
+    lines = Lines()
+    with pytest.raises(CannotPull):
+        await pull_images(["registry.test/private:1"], node, progress=lines, clock=SystemClock())
+    assert lines.said[0].startswith(f"warning: the registry logins in {node.logins}/config.json cannot be read: ")
     login = '{"auths": {"registry.test": {"username": "user", "password": "pass"}}}'
     (node.logins / "config.json").write_text(login)
     assert (await pull(node, "registry.test/private:1")).notes == ["4.0 MiB"]
@@ -157,6 +166,37 @@ async def test_an_image_that_nothing_uses_goes_also_without_an_agent(node):
     assert (await remove(node, Agent(is_there=False), "registry.test/plain:1"))[0] == 1
 
 
+async def test_without_an_agent_the_image_of_sandboxes_is_kept(runtime, node):
+    runtime.load_image(FakeImage("registry.k8s.io/pause:3.6"))
+    code, [said] = await remove(node, Agent(is_there=False), "registry.k8s.io/pause:3.6")
+    assert (code, "is used by sandboxes; --force" in said) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("mounts", "says"),
+    [
+        pytest.param((), "registry.test/plain:1 is used by the container main;", id="its own image"),
+        pytest.param(("registry.test/slow:1",), "registry.test/slow:1 is used by a volume of", id="a volume"),
+    ],
+)
+async def test_without_an_agent_the_images_of_containers_are_kept(runtime, node, mounts, says):
+    await pull(node, "registry.test/plain:1", "registry.test/slow:1")
+    sandbox = cri.PodSandboxConfig(metadata=cri.PodSandboxMetadata(name="web", namespace="default", uid="1"))
+    config = cri.ContainerConfig(
+        metadata=cri.ContainerMetadata(name="main"),
+        image=cri.ImageSpec(image=PLAIN.image_id),
+        mounts=[cri.Mount(container_path="/data", image=cri.ImageSpec(image=name)) for name in mounts],
+    )
+    async with connect(runtime_endpoint=node.endpoint, image_endpoint="", timeout=timedelta(seconds=10)) as client:
+        pod = await client.run_pod_sandbox(cri.RunPodSandboxRequest(config=sandbox))
+        await client.create_container(
+            cri.CreateContainerRequest(pod_sandbox_id=pod.pod_sandbox_id, config=config, sandbox_config=sandbox)
+        )
+    code, [said] = await remove(node, Agent(is_there=False), mounts[0] if mounts else "registry.test/plain:1")
+    assert code == 1
+    assert says in said
+
+
 async def test_a_pinned_image_is_kept(runtime, node):
     runtime.load_image(FakeImage("pinned:1", pinned=True))
     code, [said] = await remove(node, Agent(is_there=False), "pinned:1")
@@ -200,6 +240,10 @@ class Configured:
 async def test_where_the_runtime_of_a_node_is(node, tmp_path):
     given = find_runtime(find_node(tmp_path), client(tmp_path), endpoint=node.endpoint)
     assert (given.endpoint, given.logins) == (node.endpoint, tmp_path)
+    with pytest.raises(KletError, match="/none is not there: give --runtime-endpoint that of a runtime"):
+        find_runtime(find_node(tmp_path), client(tmp_path), endpoint="/none")
+    with pytest.raises(KletError, match=r"tcp://1\.2\.3\.4:5: it has to be a Unix socket"):
+        find_runtime(find_node(tmp_path), client(tmp_path), endpoint="tcp://1.2.3.4:5")
     with pytest.raises(KletError, match="name its socket with --runtime-endpoint"):
         find_runtime(find_node(tmp_path), client(tmp_path), endpoint="")
     with pytest.raises(KletError, match="/run/images is not there"):

@@ -107,6 +107,39 @@ def test_names(members, base_name, names):
     assert read(tar(*members), base_name=base_name).names == names
 
 
+BOTH = [("c.json", {}), ("l/layer.tar", b""), BLOB_MEMBER, index(**{REF: "registry.test/oci:1"}), docker("docker:1")]
+
+
+@pytest.mark.parametrize(
+    ("members", "names"),
+    [
+        pytest.param([("oci-layout", {}), *BOTH], ("registry.test/oci:1",), id="OCI that docker can read too"),
+        pytest.param(BOTH, ("docker.io/library/docker:1",), id="no layout of OCI"),
+    ],
+)
+def test_of_two_lists_of_names_the_one_counts_that_containerd_reads(members, names):
+    assert read(tar(*members)).names == names
+
+
+@pytest.mark.parametrize(
+    ("annotations", "base_name", "short_names"),
+    [
+        pytest.param({REF: "app:1"}, "", (("app:1", "docker.io/library/app:1"),), id="no host"),
+        pytest.param({REF: "registry.test/app@sha256:" + DIGEST}, "", (), id="a digest"),
+        pytest.param({REF: "1", FULL: "team/app"}, "", (("team/app", "docker.io/team/app:latest"),), id="containerd's"),
+        pytest.param({REF: "1"}, "app", (("app:1", "docker.io/library/app:1"),), id="no host in the repository"),
+        pytest.param({REF: "1"}, "registry.test/app", (), id="a tag of a repository in full"),
+        pytest.param({REF: "registry.test/app:1"}, "", (), id="in full"),
+    ],
+)
+def test_names_that_the_cri_would_not_find(annotations, base_name, short_names):
+    assert read(tar(BLOB_MEMBER, index(**annotations)), base_name=base_name).short_names == short_names
+
+
+def test_containerd_itself_completes_the_names_of_docker():
+    assert read(tar(("c.json", {}), ("l/layer.tar", b""), docker("app:1"))).short_names == ()
+
+
 def special(kind):
     info = tarfile.TarInfo("x")
     info.type = kind
