@@ -500,6 +500,22 @@ def test_records_of_images_that_are_gone_are_removed():
     on_node(test)
 
 
+def test_an_image_that_is_pulled_again_while_a_collection_runs_keeps_its_record():
+    """The collection has removed the image, or has not seen it; the second pull teaches the record nothing new."""
+
+    async def test(node: Node) -> None:
+        await node.ensure("good")
+        await node.clock.sleep(timedelta(minutes=1))
+        began = node.clock.now()
+        await node.client.remove_image(cri.RemoveImageRequest(image=cri.ImageSpec(image=PRIVATE.image_id)))
+        await node.clock.sleep(SEEN_FOR)
+        await node.ensure("good")
+        await node.records.prune(remaining=(), before=began)
+        assert [await node.may_use(), await node.may_use("same")] == [False, True]
+
+    on_node(test)
+
+
 def test_an_image_with_more_credentials_than_a_record_holds_can_still_be_used():
     async def test(node: Node) -> None:
         await node.ensure("good")

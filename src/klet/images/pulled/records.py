@@ -130,7 +130,7 @@ class PulledImages:
     async def end_pull(self, pull: RecordedPull, ref: str, credentials: ImagePullCredentials) -> None:
         async with self._changing:
             try:
-                await self._write(pull.image, ref, credentials)
+                await self._write(pull.image, ref, credentials, is_pulled=True)
             except FileError as error:
                 # The intent stays, so that the next pod has to pull.
                 logger.warning("Pulled image not recorded", extra={"image": pull.image, "error": str(error)})
@@ -239,17 +239,21 @@ class PulledImages:
     async def _learn(self, image: str, ref: str, credentials: ImagePullCredentials) -> None:
         async with self._changing:
             try:
-                await self._write(image, ref, credentials)
+                await self._write(image, ref, credentials, is_pulled=False)
             except FileError as error:
                 logger.warning("Record of an image not updated", extra={"image": image, "error": str(error)})
 
-    async def _write(self, image: str, ref: str, credentials: ImagePullCredentials) -> None:
-        """Merge the credentials into the record of an image. The lock is held."""
+    async def _write(self, image: str, ref: str, credentials: ImagePullCredentials, *, is_pulled: bool) -> None:
+        """Merge the credentials into the record of an image. The lock is held.
+
+        After a pull the record is dated anew even if it learns nothing: a collection that began before, and saw or left
+        the image gone, would drop it as old, and the image would be everybody's.
+        """
         repository, now = repository_of(image), self._clock.now()
         known = await self._readable_record(ref)
         fresh = new_record(ref, {repository: credentials}, now=now)
         record = fresh if known is None else merge_record(known, repository, credentials)
-        if record is known:
+        if record is known and not is_pulled:
             return
         if len(encode_record(record)) > SIZE_LIMIT:
             # One that is longer could not be read again. Pods that are not in it pull once, and are.
