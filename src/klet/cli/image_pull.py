@@ -155,7 +155,13 @@ async def _find_use(image: pb.Image, cri: CriClient, known: Iterable[NodeImage])
     if mine is not None and mine.users:
         return f"is used by {users_of(mine.users, is_wide=True)}"
     containers = (await cri.list_containers(pb.ListContainersRequest())).containers
-    users = [each.metadata.name for each in containers if image.id in {each.image_ref, each.image.image}]
+    # Runtimes do not agree which name of its image a container shows.
+    names = {image.id, *image.repo_tags, *image.repo_digests}
+    users = [
+        each.metadata.name
+        for each in containers
+        if not names.isdisjoint({each.image_id, each.image_ref, each.image.image})
+    ]
     return f"is used by the container {users[0]}" if users else ""
 
 
