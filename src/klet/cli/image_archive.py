@@ -110,7 +110,7 @@ def read_archive(
         for member in archive:
             reader.take(archive, member)
             # It keeps all members, and with each a copy of the global headers before it.
-            archive.members.clear()
+            archive.members.clear()  # type: ignore[attr-defined]  # typeshed leaves it out
     return reader.conclude(base_name)
 
 
