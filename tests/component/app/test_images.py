@@ -28,7 +28,7 @@ def full_disk(runtime: FakeRuntime):
     """Return a filesystem of 100 GiB that holds the images and 30 GiB of something else."""
 
     def find():
-        used = 30 * GIB + sum(stored.image.size for stored in runtime.images())
+        used = 30 * GIB + sum(stored.image.size for stored in runtime.stored_images())
         return replace(DISK, used=used, available=DISK.capacity - used)
 
     return find
@@ -49,9 +49,9 @@ def test_the_wired_agent_collects_what_no_pod_uses_and_pulls_it_again_for_one_th
             wanted.add(make_pod("main", uid=UID))
             await until_running(running.agent, UID)
             await node.clock.sleep(PERIOD / 2)
-            assert len(runtime.images()) == 2, "the first collection sees images that are too young"
+            assert len(runtime.stored_images()) == 2, "the first collection sees images that are too young"
             await node.clock.sleep(PERIOD)
-            assert [stored.image for stored in runtime.images()] == [USED]
+            assert [stored.image for stored in runtime.stored_images()] == [USED]
             assert [each.id for each in running.agent.images.found] == [USED.image_id]
             collected = [cause.finding for cause in node.journal.all() if cause.finding.decision == "ImageCollected"]
             assert [each.measurements["image"] for each in collected] == [UNUSED.name]
@@ -60,7 +60,7 @@ def test_the_wired_agent_collects_what_no_pod_uses_and_pulls_it_again_for_one_th
             wanted.add(replace(pod, spec=replace(pod.spec, containers=(container,))))
             await until_running(running.agent, PodUID("uid-1"))
             await node.clock.sleep(PERIOD * 2)
-            assert len(runtime.images()) == 2
+            assert len(runtime.stored_images()) == 2
 
     run_virtual(story())
 
@@ -78,7 +78,7 @@ def test_a_threshold_of_100_switches_it_off():
             assert {each.id for each in running.agent.images.found} == {USED.image_id, UNUSED.image_id}
 
     run_virtual(story())
-    assert len(runtime.images()) == 2
+    assert len(runtime.stored_images()) == 2
 
 
 async def test_the_socket_of_the_agent_serves_images_and_the_preview(tmp_path):

@@ -55,7 +55,7 @@ class ImageDiskOfTest:
 
     @property
     def used(self) -> int:
-        return self.other + round(self.share * sum(each.image.size for each in self._runtime.images()))
+        return self.other + round(self.share * sum(each.image.size for each in self._runtime.stored_images()))
 
     async def image_fs(self) -> RuntimeStats:
         self.reads += 1
@@ -158,7 +158,7 @@ class CollectingBench:
 
     def left(self) -> list[str]:
         """Return the images that are there, without registry and tag."""
-        return sorted(each.image.name.rpartition("/")[2].partition(":")[0] for each in self.runtime.images())
+        return sorted(each.image.name.rpartition("/")[2].partition(":")[0] for each in self.runtime.stored_images())
 
     def findings(self, *reasons: str) -> list[Finding]:
         return [cause.finding for cause in self.journal.all() if str(cause.finding.decision) in reasons]

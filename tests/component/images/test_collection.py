@@ -457,12 +457,12 @@ def test_an_agent_that_is_killed_anywhere_in_a_collection_leaves_records_and_ima
         await asyncio.wait([collection])
         loop.no_alarm()
         bench.was_killed = collection.cancelled()
-        left = {each.image.image_id for each in bench.runtime.images()}
+        left = {each.image.image_id for each in bench.runtime.stored_images()}
         assert left <= bench.records.written.keys(), "an image without its record would be anybody's"
         bench.start_agent()
         await bench.grow_old()
         await bench.gc.collect()
-        left = {each.image.image_id for each in bench.runtime.images()}
+        left = {each.image.image_id for each in bench.runtime.stored_images()}
         assert bench.records.written.keys() == left
         assert images[4].image_id in left
         assert len(left) == 2
