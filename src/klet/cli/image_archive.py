@@ -31,6 +31,7 @@ MOST_MEMBERS: Final = 100_000
 LONGEST_DOCUMENT: Final = 8 << 20
 """Bytes of `index.json` and `manifest.json`, which containerd bounds the same way."""
 MOST_IMAGES: Final = 1000
+LONGEST_MESSAGE: Final = 500
 LONGEST_HEADER: Final = 1 << 20
 """Bytes of a header with long names, which are read at once."""
 LONGEST_REST: Final = 64 << 20
@@ -204,6 +205,8 @@ class _MemberReader:
             names |= dict.fromkeys(self._index_names(index, base_name))
         if not self._documents:
             raise BadArchive("it holds neither index.json nor manifest.json: it is no archive of OCI or `docker save`")
+        if len(names) > MOST_IMAGES:
+            raise BadArchive(f"its images have more than {MOST_IMAGES} names")
         if not names:
             raise BadArchive("none of its images has a name: give one with --name")
         return ImageArchive(names=tuple(names), blobs=self._blobs, size=self._size)
@@ -248,7 +251,7 @@ def full_name(name: str, where: str) -> str:
         tagged = with_default_tag(name)
         repository = repository_of(name)
     except ImageNameError as error:
-        raise BadArchive(f"{where}: {error}") from error
+        raise BadArchive(f"{where}: {shorten(str(error), LONGEST_MESSAGE)}") from error
     rest = tagged.rpartition("/")[2]
     sign = "@" if "@" in rest else ":"
     return f"{repository}{sign}{rest.partition(sign)[2]}"

@@ -160,6 +160,14 @@ def long_header():
         pytest.param(tar(BLOB_MEMBER, index()), "none of its images has a name", id="no name"),
         pytest.param(tar(BLOB_MEMBER, index(**{REF: "1"})), "has a tag only, '1'", id="a tag only"),
         pytest.param(tar(BLOB_MEMBER, index(**{REF: "A/B:1"})), "index.json: couldn't parse", id="a name that is none"),
+        pytest.param(
+            tar(BLOB_MEMBER, index(**{REF: "a/" * 20_000 + "!"})), "couldn't parse", id="a very long name that is none"
+        ),
+        pytest.param(
+            tar(("c", b""), docker(*[f"a:{number}" for number in range(1001)], config="c", layers=())),
+            "more than 1000 names",
+            id="one image with too many names",
+        ),
         pytest.param(tar(("index.json", b"{")), "index.json cannot be read", id="no JSON"),
         pytest.param(tar(("index.json", b"[" * 100_000)), "index.json cannot be read", id="deeply nested"),
         pytest.param(tar(("index.json", {"manifests": 5})), "index.json cannot be read", id="another shape"),
