@@ -31,6 +31,7 @@ MOST_MEMBERS: Final = 100_000
 LONGEST_DOCUMENT: Final = 8 << 20
 """Bytes of `index.json` and `manifest.json`, which containerd bounds the same way."""
 MOST_IMAGES: Final = 1000
+LONGEST_MESSAGE: Final = 500
 LONGEST_HEADER: Final = 1 << 20
 """Bytes of a header with long names, which are read at once."""
 LONGEST_REST: Final = 64 << 20
@@ -44,6 +45,7 @@ _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _LONGEST_MAGIC: Final = 6
 _BLOB: Final = re.compile(r"blobs/(sha256)/([0-9a-f]{64})", re.ASCII)
 _NAME: Final = "io.containerd.image.name"
+_SPARSE: Final = "it has a sparse file, which no image archive needs"
 _REF_NAME: Final = "org.opencontainers.image.ref.name"
 
 
@@ -95,19 +97,23 @@ def decompressed(source: BufferedReader) -> IO[bytes]:
     return source
 
 
-def read_archive(source: ByteSource, *, base_name: str = "", space: int | None = None) -> ImageArchive:
+def read_archive(
+    source: ByteSource, *, base_name: str = "", space: int | None = None, most_members: int = MOST_MEMBERS
+) -> ImageArchive:
     """Read one that is not compressed (any more), to its end mark. Raises BadArchive.
 
     `base_name` is the repository of images that the archive names by a tag alone. `space` is how many bytes the disk
     has for it.
     """
-    reader = _MemberReader(space=space)
+    reader = _MemberReader(space=space, most_members=most_members)
     with (
         _as_bad_archive(),
         tarfile.open(fileobj=cast("IO[bytes]", source), mode="r|", bufsize=PIECE, tarinfo=_PlainMember) as archive,
     ):
         for member in archive:
             reader.take(archive, member)
+            # It keeps all members, and with each a copy of the global headers before it.
+            archive.members.clear()  # type: ignore[attr-defined]  # typeshed leaves it out
     return reader.conclude(base_name)
 
 
@@ -123,10 +129,13 @@ def read_rest(source: ByteSource) -> None:
 
 @contextmanager
 def _as_bad_archive() -> Iterator[None]:
-    """Raise what tarfile and the decompressors complain about as BadArchive; errors of the disk stay."""
+    """Raise what tarfile and the decompressors complain about as BadArchive; errors of the disk stay.
+
+    tarfile reads numbers in headers without a check, and calls itself for each of several headers of one member.
+    """
     try:
         yield
-    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError, ValueError, RecursionError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise BadArchive(f"it is no tar archive, or a damaged one: {error}") from error
@@ -139,21 +148,23 @@ class _PlainMember(tarfile.TarInfo):
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         member = super().frombuf(buf, encoding, errors)
         if member.type == tarfile.GNUTYPE_SPARSE:
-            raise BadArchive("it has a sparse file, which no image archive needs")
+            raise BadArchive(_SPARSE)
         is_plain = member.isreg() or member.isdir() or member.issym() or member.islnk()
         if not is_plain and member.size > LONGEST_HEADER:
             raise BadArchive(f"one of its headers has {member.size} bytes, and may have {LONGEST_HEADER}")
         return member
 
     def _proc_gnusparse_10(self, *_: object) -> NoReturn:
-        raise BadArchive("it has a sparse file, which no image archive needs")
+        raise BadArchive(_SPARSE)
 
 
 class _MemberReader:
     """Takes the members one after the other, in whatever order they come."""
 
-    def __init__(self, *, space: int | None) -> None:
+    def __init__(self, *, space: int | None, most_members: int) -> None:
         self._space = space
+        self._most_members = most_members
+        self._members = 0
         self._seen: set[str] = set()
         self._documents: dict[str, bytes] = {}
         self._size = 0
@@ -162,8 +173,9 @@ class _MemberReader:
     def take(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         name = _checked_name(member)
         self._seen.add(name)
-        if len(self._seen) > MOST_MEMBERS:
-            raise BadArchive(f"it has more than {MOST_MEMBERS} members")
+        self._members += 1
+        if self._members > self._most_members:
+            raise BadArchive(f"it has more than {self._most_members} members")
         if not member.isreg():
             return
         self._size += member.size
@@ -179,6 +191,10 @@ class _MemberReader:
             self._blobs += 1
             if _hash(content) != blob[2]:
                 raise BadArchive(f"{name} is damaged: its content has another digest")
+        else:
+            # To skip more than there is, tarfile would count up to the size that is claimed.
+            while content.read(PIECE):
+                pass
 
     def conclude(self, base_name: str) -> ImageArchive:
         """Return what was found, if it is complete."""
@@ -193,6 +209,8 @@ class _MemberReader:
         if is_oci and (text := self._documents.get("index.json")) is not None:
             index = _decode(text, _Index, "index.json")
             names = self._index_names(index, base_name)
+        if len(names) > MOST_IMAGES:
+            raise BadArchive(f"its images have more than {MOST_IMAGES} names")
         if not names:
             raise BadArchive("none of its images has a name: save it by its name, not by its id")
         return ImageArchive(
@@ -248,7 +266,7 @@ def full_name(name: str, where: str) -> str:
         tagged = with_default_tag(name)
         repository = repository_of(name)
     except ImageNameError as error:
-        raise BadArchive(f"{where}: {error}") from error
+        raise BadArchive(f"{where}: {shorten(str(error), LONGEST_MESSAGE)}") from error
     rest = tagged.rpartition("/")[2]
     sign = "@" if "@" in rest else ":"
     return f"{repository}{sign}{rest.partition(sign)[2]}"
@@ -257,6 +275,8 @@ def full_name(name: str, where: str) -> str:
 def _checked_name(member: tarfile.TarInfo) -> str:
     name = _plain(member.name)
     shown = shorten(member.name, LONGEST_WORD)
+    if member.issparse():
+        raise BadArchive(_SPARSE)
     if member.name.startswith("/") or ".." in PurePosixPath(member.name).parts:
         raise BadArchive(f"its member {shown!r} has a path that leads out of the archive")
     # `docker save` has written links between equal layers.

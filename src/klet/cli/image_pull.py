@@ -163,6 +163,7 @@ async def _find_use(image: pb.Image, cri: CriClient, known: Iterable[NodeImage])
     mine = next((each for each in known if each.id == image.id), None)
     if mine is not None and mine.users:
         return f"is used by {users_of(mine.users, is_wide=True)}"
+    # Runtimes do not agree which name of its image a container shows.
     names = {image.id, *image.repo_tags, *image.repo_digests}
     sandboxes = parse_sandbox_image(await cri.status(pb.StatusRequest(verbose=True)))
     if sandboxes and (await _find(sandboxes, cri)).id == image.id:

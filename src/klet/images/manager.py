@@ -100,8 +100,8 @@ class ImageManager:
         """Return the image of a container, pulled if needed, or why it is missing.
 
         The request names the sandbox for which the runtime pulls: annotations of the pod may choose how. A `handler` is
-        named to a runtime that keeps images for each of its handlers. A pull may take long: `before_pull` is called
-        first. Raises PodStopping when the pod is to stop.
+        named to a runtime that keeps images for each of its handlers. A pull, and what is asked for its logins, may
+        take long: `before_pull` is called first. Raises PodStopping when the pod is to stop.
         """
         image = container.image
         try:
@@ -137,6 +137,9 @@ class ImageManager:
         if policy == "Never":
             text = f'Container image "{asked}" is not present with pull policy of Never'
             return self._refuse(request, Reason.ERR_IMAGE_NEVER_PULL, MissingImage("ErrImageNeverPull", text))
+        if not self._puller.holds_back(request.pod, request.wanted):
+            # Before the logins, too: a credential provider may take a minute.
+            before_pull()
         try:
             fitting = await request.logins.get()
         except KletError as error:
@@ -147,7 +150,6 @@ class ImageManager:
             request.wanted,
             fitting,
             before=found.id if found is not None else "",
-            before_pull=before_pull,
             parent=request.parent,
         )
 

@@ -1,6 +1,6 @@
 """Pulls one image for one pod: back-off, the record of it, and the words in which users read how it went."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -51,6 +51,10 @@ class ImagePuller:
         self._metrics = metrics
         self._clock = clock
 
+    def holds_back(self, pod: Pod, wanted: WantedImage) -> bool:
+        """Return whether the image is not pulled now, since that has failed lately."""
+        return self._failure_in_force(pod, wanted) is not None
+
     async def pull(
         self,
         pod: Pod,
@@ -59,14 +63,12 @@ class ImagePuller:
         fitting: FittingLogins,
         *,
         before: str,
-        before_pull: Callable[[], None],
         parent: CauseId | None,
     ) -> PresentImage | MissingImage:
         """Return the image, or why it is missing. `before` is the image that is there under the name, if any."""
         about = self._decisions.for_pod(pod, container)
         if (held_back := self._find_backoff(pod, wanted, about, parent)) is not None:
             return held_back
-        before_pull()
         try:
             async with self._records.pulling(wanted.asked, before=before) as record:
                 about.record(Reason.PULLING, f'Pulling image "{wanted.asked}"', parent=parent)
@@ -120,7 +122,7 @@ class ImagePuller:
     def _find_backoff(
         self, pod: Pod, wanted: WantedImage, about: SubjectRecorder, parent: CauseId | None
     ) -> MissingImage | None:
-        last = self._backoff.failure_in_force(uid_of(pod), wanted.name, now=self._clock.now())
+        last = self._failure_in_force(pod, wanted)
         if last is None:
             return None
         text = f'Back-off pulling image "{wanted.asked}"'
@@ -132,6 +134,9 @@ class ImagePuller:
             parent=parent,
         )
         return MissingImage("ImagePullBackOff", f"{text}: {last.reason}: {last.message}", last.retry_at)
+
+    def _failure_in_force(self, pod: Pod, wanted: WantedImage) -> MissingImage | None:
+        return self._backoff.failure_in_force(uid_of(pod), wanted.name, now=self._clock.now())
 
     def _note_failure(
         self,

@@ -28,5 +28,5 @@ def parse_sandbox_image(status: cri.StatusResponse) -> str:
         return ""
     try:
         return msgspec.json.decode(details, type=_Configuration).sandbox_image
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return ""

@@ -1,6 +1,7 @@
 """`klet image pull` and `rm` with a runtime over gRPC, and `load` into one that is no containerd."""
 
 import asyncio
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -203,27 +204,73 @@ async def test_a_pinned_image_is_kept(runtime, node):
     assert (code, "is pinned by the runtime" in said) == (1, True)
 
 
-async def test_archives_are_for_containerd_alone(tmp_path):
-    async def version(_request, _context):
-        return cri.VersionResponse(
-            version="0.1.0", runtime_name="cri-o", runtime_version="1.35.0", runtime_api_version="v1"
-        )
+async def version_of_other(_request, _context):
+    return cri.VersionResponse(
+        version="0.1.0", runtime_name="cri-o", runtime_version="1.35.0", runtime_api_version="v1"
+    )
 
-    async def fs_info(_request, _context):
-        return cri.ImageFsInfoResponse()
 
+async def no_disk(_request, _context):
+    return cri.ImageFsInfoResponse()
+
+
+@asynccontextmanager
+async def serving(tmp_path, runtime_calls, image_calls):
+    """Serve another runtime than the fake one: what a test says of each call."""
     server = aio.server()
-    handlers = [(RUNTIME_SERVICE, {"Version": version}), (IMAGE_SERVICE, {"ImageFsInfo": fs_info})]
+    handlers = [(RUNTIME_SERVICE, runtime_calls), (IMAGE_SERVICE, image_calls)]
     server.add_generic_rpc_handlers(tuple(service_handler(service, calls) for service, calls in handlers))
     server.add_insecure_port(f"unix:{tmp_path / 'cri.sock'}")
     await server.start()
-    other = NodeRuntime(endpoint=f"unix://{tmp_path / 'cri.sock'}", logins=tmp_path)
-    with pytest.raises(CannotLoad, match="is cri-o: archives can be loaded into containerd only"):
-        # It runs loops of its own.
-        await asyncio.to_thread(
-            load_archive, str(tmp_path / "app.tar"), other, base_name="", progress=Lines(), clock=SystemClock()
-        )
-    await server.stop(None)
+    try:
+        yield NodeRuntime(endpoint=f"unix://{tmp_path / 'cri.sock'}", logins=tmp_path)
+    finally:
+        await server.stop(None)
+
+
+DIGEST = "registry.test/plain@sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        pytest.param({"image_ref": "sha256:1"}, id="its id"),
+        pytest.param({"image_id": "sha256:1", "image_ref": "other"}, id="its id in a field of its own"),
+        pytest.param({"image_ref": DIGEST}, id="its digest"),
+        pytest.param({"image": cri.ImageSpec(image="registry.test/plain:1")}, id="its tag"),
+    ],
+)
+async def test_without_an_agent_the_containers_show_which_image_is_used(tmp_path, shown):
+    async def list_containers(_request, _context):
+        user = cri.Container(metadata=cri.ContainerMetadata(name="main"), **shown)
+        return cri.ListContainersResponse(containers=[user])
+
+    async def image_status(_request, _context):
+        image = cri.Image(id="sha256:1", size=1, repo_tags=["registry.test/plain:1"], repo_digests=[DIGEST])
+        return cri.ImageStatusResponse(image=image)
+
+    async def remove_image(_request, _context):
+        return cri.RemoveImageResponse()
+
+    async with serving(
+        tmp_path,
+        {"Version": version_of_other, "ListContainers": list_containers},
+        {"ImageFsInfo": no_disk, "ImageStatus": image_status, "RemoveImage": remove_image},
+    ) as node:
+        code, [said] = await remove(node, Agent(is_there=False), "registry.test/plain:1")
+    assert (code, said) == (
+        1,
+        "error: registry.test/plain:1 is used by the container main; --force removes it nevertheless",
+    )
+
+
+async def test_archives_are_for_containerd_alone(tmp_path):
+    async with serving(tmp_path, {"Version": version_of_other}, {"ImageFsInfo": no_disk}) as other:
+        with pytest.raises(CannotLoad, match="is cri-o: archives can be loaded into containerd only"):
+            # It runs loops of its own.
+            await asyncio.to_thread(
+                load_archive, str(tmp_path / "app.tar"), other, base_name="", progress=Lines(), clock=SystemClock()
+            )
 
 
 def client(tmp_path):

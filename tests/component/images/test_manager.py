@@ -1,7 +1,7 @@
 """The image manager on the fake runtime: policies, pulls, failures and back-off, in virtual time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 import pytest
@@ -39,9 +39,14 @@ SANDBOX = cri.PodSandboxConfig(metadata=cri.PodSandboxMetadata(uid="u-1"), annot
 
 
 class NoLogins:
-    """Nobody logs in anywhere."""
+    """Nobody logs in anywhere; notes what was announced when it was asked."""
+
+    def __init__(self, announced: Sequence[int]) -> None:
+        self._announced = announced
+        self.asked_after: list[int] = []
 
     async def find(self, _pod, _image, _repository):
+        self.asked_after.append(len(self._announced))
         return FittingLogins()
 
 
@@ -55,6 +60,7 @@ class Bench:
         self.clock = clock
         self.recorded: list[int] = []
         """How many pulls had been asked for whenever one was announced."""
+        self.logins = NoLogins(self.recorded)
         self._client = client
         self._journal = MemoryJournal(clock=clock)
         self._manager = self._build_manager()
@@ -88,7 +94,7 @@ class Bench:
     def _build_manager(self) -> ImageManager:
         return build_image_manager(
             self._client,
-            NoLogins(),
+            self.logins,
             backoff=self.backoff,
             stopping_pods=self.stopping_pods,
             recorder=self._journal,
@@ -329,6 +335,16 @@ def test_a_pull_is_announced_and_nothing_else_is():
         await bench.ensure("remote:1")
         await bench.ensure("remote:1")
         assert bench.recorded == [0]
+
+    on_bench(test)
+
+
+def test_a_pull_is_announced_before_its_logins_are_looked_up():
+    """A credential provider may take a minute, and the pod must not keep others from starting for so long."""
+
+    async def test(bench: Bench) -> None:
+        await bench.ensure("remote:1")
+        assert (bench.recorded, bench.logins.asked_after) == ([0], [1])
 
     on_bench(test)
 

@@ -24,6 +24,7 @@ from klet.images.pull_queue import PullQueue
 from klet.images.pull_secrets import PullSecrets
 from klet.images.pulled.files import PullDirectory
 from klet.images.pulled.format import decode_record, encode_intent, encode_record, file_name
+from klet.images.pulled.records import UNCERTAIN_FOR
 from klet.images.pulled.store import PullRecordStore
 from klet.images.settings import RecordLimits
 from klet.images.sources import NoProviderLogins
@@ -412,6 +413,31 @@ def test_an_image_that_was_there_before_a_pull_without_an_end_stays_usable():
     on_node(test)
 
 
+@pytest.mark.parametrize(
+    ("fault", "image", "is_recorded", "may_all_use"),
+    [
+        pytest.param(Fail, PRIVATE, False, False, id="it has not come"),
+        pytest.param(HalfDone, PRIVATE, True, False, id="it has come all the same"),
+        pytest.param(Fail, LOADED, False, True, id="it was there before"),
+    ],
+)
+def test_a_pull_without_an_end_is_settled_after_a_day(fault, image, is_recorded, may_all_use):
+    """Otherwise each pod that is deleted in the middle of its pull could leave a file for ever."""
+
+    async def test(node: Node) -> None:
+        node.runtime.faults.add(Fault("PullImage", fault(Code.UNAVAILABLE, "connection lost")))
+        await node.ensure("good", image=image.name, policy="Always")
+        await node.clock.sleep(UNCERTAIN_FOR - timedelta(seconds=10))
+        await node.records.prune(remaining=(), before=EPOCH)
+        assert node.intents() == [image.name]
+        await node.clock.sleep(timedelta(seconds=10))
+        await node.records.prune(remaining=(), before=EPOCH)
+        assert (node.intents(), node.record(image) is not None) == ([], is_recorded)
+        assert await node.may_use(image=image.name) == may_all_use
+
+    on_node(test)
+
+
 def test_two_pulls_without_an_end_trust_no_image_that_only_one_of_them_saw():
     async def test(node: Node) -> None:
         for fault in (Fail(Code.UNAVAILABLE, "connection lost"), HalfDone(Code.UNAVAILABLE, "connection lost")):
@@ -496,6 +522,22 @@ def test_records_of_images_that_are_gone_are_removed():
         assert node.record() is not None
         await node.records.prune(remaining=(PUBLIC.image_id,), before=now + timedelta(seconds=1))
         assert (node.record(), node.record(PUBLIC) is not None) == (None, True)
+
+    on_node(test)
+
+
+def test_an_image_that_is_pulled_again_while_a_collection_runs_keeps_its_record():
+    """The collection has removed the image, or has not seen it; the second pull teaches the record nothing new."""
+
+    async def test(node: Node) -> None:
+        await node.ensure("good")
+        await node.clock.sleep(timedelta(minutes=1))
+        began = node.clock.now()
+        await node.client.remove_image(cri.RemoveImageRequest(image=cri.ImageSpec(image=PRIVATE.image_id)))
+        await node.clock.sleep(SEEN_FOR)
+        await node.ensure("good")
+        await node.records.prune(remaining=(), before=began)
+        assert [await node.may_use(), await node.may_use("same")] == [False, True]
 
     on_node(test)
 

@@ -7,6 +7,7 @@ import io
 import json
 import lzma
 import tarfile
+import tracemalloc
 
 import pytest
 
@@ -156,6 +157,20 @@ def sparse():
     return buffer.getvalue()
 
 
+def pax(kind=b"x", /, **fields):
+    """A PAX header; the member that it is about is to follow."""
+    lines = b""
+    for name, value in fields.items():
+        line = f" {name.replace('_', '.')}={value}\n".encode()
+        size = len(line) + 1
+        while len(str(size)) + len(line) != size:
+            size += 1
+        lines += str(size).encode() + line
+    info = tarfile.TarInfo("pax")
+    info.type, info.size = kind, len(lines)
+    return info.tobuf(tarfile.USTAR_FORMAT) + lines + b"\0" * (-len(lines) % 512)
+
+
 def long_header():
     """A PAX header that says it is longer than any memory."""
     info = tarfile.TarInfo("x")
@@ -178,6 +193,14 @@ def long_header():
         pytest.param(tar(BLOB_MEMBER, index()), "none of its images has a name", id="no name"),
         pytest.param(tar(BLOB_MEMBER, index(**{REF: "1"})), "has a tag only, '1'", id="a tag only"),
         pytest.param(tar(BLOB_MEMBER, index(**{REF: "A/B:1"})), "index.json: couldn't parse", id="a name that is none"),
+        pytest.param(
+            tar(BLOB_MEMBER, index(**{REF: "a/" * 20_000 + "!"})), "couldn't parse", id="a very long name that is none"
+        ),
+        pytest.param(
+            tar(("c", b""), docker(*[f"a:{number}" for number in range(1001)], config="c", layers=())),
+            "more than 1000 names",
+            id="one image with too many names",
+        ),
         pytest.param(tar(("index.json", b"{")), "index.json cannot be read", id="no JSON"),
         pytest.param(tar(("index.json", b"[" * 100_000)), "index.json cannot be read", id="deeply nested"),
         pytest.param(tar(("index.json", {"manifests": 5})), "index.json cannot be read", id="another shape"),
@@ -195,6 +218,15 @@ def long_header():
             b"\x28\xb5\x2f\xfd" + b"x" * 100, "compressed with zstd", id="a form of compression that is not known"
         ),
         pytest.param(long_header(), f"may have {LONGEST_HEADER}", id="a header without an end"),
+        pytest.param(pax() * 3000 + tar(("x", b"")), "damaged one", id="thousands of headers for one member"),
+        pytest.param(pax(GNU_sparse_realsize="much") + tar(("x", b"")), "damaged one", id="a size that is no number"),
+        pytest.param(pax(GNU_sparse_map="a,b") + tar(("x", b"")), "damaged one", id="a map that has no numbers"),
+        pytest.param(
+            pax(GNU_sparse_map="0,0", GNU_sparse_size=1 << 62) + tar(("x", b"")),
+            "sparse file",
+            id="a sparse file in the second form",
+        ),
+        pytest.param(pax(size=1 << 62) + tar(("x", b"")), "damaged one", id="a size beyond all disks"),
     ],
 )
 def test_archives_that_are_refused(data, says):
@@ -207,6 +239,24 @@ def test_archives_that_are_refused(data, says):
 def test_what_has_no_space_is_refused_before_it_is_read():
     with pytest.raises(BadArchive, match="free on the disk"):
         read(BUILT, space=1000)
+
+
+def test_members_are_counted_even_if_they_have_the_same_name():
+    with pytest.raises(BadArchive, match="more than 3 members"):
+        read(tar(*[("x", b"")] * 4), most_members=3)
+
+
+def test_headers_for_all_members_are_not_kept_with_each_of_them():
+    header = pax(tarfile.XGLTYPE, **{f"k{number}": "" for number in range(5000)})
+    data = header + tar(*[("x", b"")] * 200)
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadArchive, match="neither"):
+            read(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 << 20
 
 
 class Endless:

@@ -107,6 +107,7 @@ def test_a_container_uses_the_image_that_the_list_names(fields, expected):
         pytest.param('{"sandboxImage": "other:1"}', {}, id="one that is not there"),
         pytest.param('{"sandboxImage": 5}', {}, id="no text"),
         pytest.param("{", {}, id="no JSON"),
+        pytest.param('{"x":' * 100_000, {}, id="deeply nested"),
         pytest.param('{"sandboxImage": "s:1", "x": "' + "y" * (1 << 20) + '"}', {}, id="too long"),
         pytest.param("", {}, id="nothing"),
     ],

@@ -9,8 +9,10 @@ import logging
 from collections import Counter as Tally
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.aio.clock import Clock
@@ -42,6 +44,16 @@ from klet.metrics import Counter
 from klet.wire import cri_v1_pb2 as cri
 
 logger = logging.getLogger(__name__)
+
+
+UNCERTAIN_FOR: Final = timedelta(days=1)
+"""After so long, an image has come or will not come any more from a pull that ended without a clear answer."""
+
+
+class _Uncertain(Struct, frozen=True):
+    before: str
+    """What was there under the name before the pull; empty for nothing, and if that is not known."""
+    since: float
 
 
 class RecordedPull:
@@ -80,8 +92,8 @@ class PulledImages:
         self._pulling: Tally[str] = Tally()
         self._noted: set[str] = set()
         """Images whose intent this process has written and not dropped."""
-        self._uncertain: dict[str, str] = {}
-        """Images whose pull ended without a clear answer, and what was there under the name before."""
+        self._uncertain: dict[str, _Uncertain] = {}
+        """Images whose pull ended without a clear answer."""
         self._changing = asyncio.Lock()
         """Held from the read of a record to its write."""
         self._preparing = asyncio.Lock()
@@ -130,7 +142,7 @@ class PulledImages:
     async def end_pull(self, pull: RecordedPull, ref: str, credentials: ImagePullCredentials) -> None:
         async with self._changing:
             try:
-                await self._write(pull.image, ref, credentials)
+                await self._write(pull.image, ref, credentials, is_pulled=True)
             except FileError as error:
                 # The intent stays, so that the next pod has to pull.
                 logger.warning("Pulled image not recorded", extra={"image": pull.image, "error": str(error)})
@@ -172,7 +184,10 @@ class PulledImages:
         return self._count(compared.outcome)
 
     async def prune(self, *, remaining: Collection[str], before: datetime) -> None:
-        """Remove the records of images that are gone: those that are not among the remaining and older than that."""
+        """Remove the records of images that are gone: those that are not among the remaining and older than that.
+
+        Pulls that ended without a clear answer long ago are settled, too: their intents would stay for ever.
+        """
         async with self._changing:
             gone = [
                 record.image_ref
@@ -185,6 +200,7 @@ class PulledImages:
                     await self._store.remove(ref)
                 except FileError as error:
                     logger.warning("Record of an image not removed", extra={"error": str(error)})
+        await self._settle_uncertain()
 
     async def _settle_intents(self) -> bool:
         await self._store.open()
@@ -207,18 +223,45 @@ class PulledImages:
                     logger.warning("Intent to pull not settled", extra={"image": image, "error": str(error)})
         return True
 
+    async def _settle_uncertain(self) -> None:
+        latest = self._clock.monotonic() - UNCERTAIN_FOR.total_seconds()
+        if not any(known.since <= latest for known in self._uncertain.values()):
+            return
+        try:
+            images = (await self._images.list_images(cri.ListImagesRequest())).images
+        except CriError as error:
+            logger.debug("Uncertain pulls are not settled", extra={"error": str(error)})
+            return
+        by_name = _index(images)
+        async with self._changing:
+            old = {image: known for image, known in self._uncertain.items() if known.since <= latest}
+            for image, known in old.items():
+                if image in self._pulling or self._uncertain.get(image) is not known:
+                    continue
+                try:
+                    await self._allow_nobody(by_name.get(_full_name(image), set()) - {known.before})
+                except FileError as error:
+                    logger.warning("Intent to pull not settled", extra={"image": image, "error": str(error)})
+                    continue
+                if image not in self._pulling:
+                    self._uncertain.pop(image, None)
+                    await self._drop_intent(image)
+
     async def _settle_intent(self, image: str, refs: Iterable[str]) -> None:
-        """Give the images that may have come from an interrupted pull a record that allows nobody."""
-        settled = False
-        for ref in refs:
-            settled = True
-            if await self._readable_record(ref) is None:
-                await self._store.put(new_record(ref, {}, now=self._clock.now()))
-        if settled:
+        if await self._allow_nobody(refs):
             await self._store.drop_intent(image)
         else:
             # It may still come: the runtime need not have given up a pull whose caller is gone.
-            self._uncertain.setdefault(image, "")
+            self._uncertain.setdefault(image, _Uncertain("", self._clock.monotonic()))
+
+    async def _allow_nobody(self, refs: Iterable[str]) -> bool:
+        """Give images that may have come from an interrupted pull a record without credentials; False for none."""
+        found = False
+        for ref in refs:
+            found = True
+            if await self._readable_record(ref) is None:
+                await self._store.put(new_record(ref, {}, now=self._clock.now()))
+        return found
 
     async def _was_pulled(self, image: str, ref: str) -> bool:
         """Return whether an image without a record may have come from a pull all the same."""
@@ -226,30 +269,38 @@ class PulledImages:
             return True
         if not await self._store.has_intent(image):
             return False
-        if self._uncertain.get(image) != ref:
+        if not self._has_changed_nothing(image, ref):
             return True
         # The pull has changed nothing: the image was there before it.
         async with self._changing:
-            if image in self._pulling or self._uncertain.get(image) != ref:
+            if image in self._pulling or not self._has_changed_nothing(image, ref):
                 return True
             del self._uncertain[image]
             await self._drop_intent(image)
         return False
 
+    def _has_changed_nothing(self, image: str, ref: str) -> bool:
+        known = self._uncertain.get(image)
+        return known is not None and known.before == ref
+
     async def _learn(self, image: str, ref: str, credentials: ImagePullCredentials) -> None:
         async with self._changing:
             try:
-                await self._write(image, ref, credentials)
+                await self._write(image, ref, credentials, is_pulled=False)
             except FileError as error:
                 logger.warning("Record of an image not updated", extra={"image": image, "error": str(error)})
 
-    async def _write(self, image: str, ref: str, credentials: ImagePullCredentials) -> None:
-        """Merge the credentials into the record of an image. The lock is held."""
+    async def _write(self, image: str, ref: str, credentials: ImagePullCredentials, *, is_pulled: bool) -> None:
+        """Merge the credentials into the record of an image. The lock is held.
+
+        After a pull the record is dated anew even if it learns nothing: a collection that began before, and saw or left
+        the image gone, would drop it as old, and the image would be everybody's.
+        """
         repository, now = repository_of(image), self._clock.now()
         known = await self._readable_record(ref)
         fresh = new_record(ref, {repository: credentials}, now=now)
         record = fresh if known is None else merge_record(known, repository, credentials)
-        if record is known:
+        if record is known and not is_pulled:
             return
         if len(encode_record(record)) > SIZE_LIMIT:
             # One that is longer could not be read again. Pods that are not in it pull once, and are.
@@ -275,8 +326,9 @@ class PulledImages:
 
     def _note_uncertain(self, image: str, before: str) -> None:
         """Note a pull that was cancelled, or lost its connection to the runtime: its image may come all the same."""
-        known = self._uncertain.get(image, before)
-        self._uncertain[image] = before if known == before else ""
+        known = self._uncertain.get(image)
+        is_same = known is None or known.before == before
+        self._uncertain[image] = _Uncertain(before if is_same else "", self._clock.monotonic())
 
     def _close(self, pull: RecordedPull) -> None:
         pull.is_open = False
