@@ -252,9 +252,12 @@ async def test_without_an_agent_the_containers_show_which_image_is_used(tmp_path
     async def remove_image(_request, _context):
         return cri.RemoveImageResponse()
 
+    async def status(_request, _context):
+        return cri.StatusResponse()
+
     async with serving(
         tmp_path,
-        {"Version": version_of_other, "ListContainers": list_containers},
+        {"Version": version_of_other, "Status": status, "ListContainers": list_containers},
         {"ImageFsInfo": no_disk, "ImageStatus": image_status, "RemoveImage": remove_image},
     ) as node:
         code, [said] = await remove(node, Agent(is_there=False), "registry.test/plain:1")

@@ -170,6 +170,9 @@ async def api(control_plane):
         control_plane.client() as client,
         informing(client, control_plane, (Pod, WatchScope()), (Node, WatchScope())) as (pods, nodes),
     ):
+        # A test that is skipped at once would end them while they connect, and asyncio leaves such a socket open.
+        await pods.until_synced()
+        await nodes.until_synced()
         yield Api(client=client, pods=pods, nodes=nodes, plane=control_plane)
 
 
