@@ -253,7 +253,8 @@ async def test_without_an_agent_the_containers_show_which_image_is_used(tmp_path
         return cri.RemoveImageResponse()
 
     async def status(_request, _context):
-        return cri.StatusResponse()
+        conditions = [cri.RuntimeCondition(type=each, status=True) for each in ("RuntimeReady", "NetworkReady")]
+        return cri.StatusResponse(status=cri.RuntimeStatus(conditions=conditions))
 
     async with serving(
         tmp_path,
