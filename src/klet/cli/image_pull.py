@@ -16,7 +16,7 @@ from klet.cli.progress import CommandProgress
 from klet.cri.client import CriClient, connect
 from klet.cri.connection import open_connection
 from klet.cri.content import NAMESPACE, ContainerdContent
-from klet.cri.errors import CriError, CriNotFound
+from klet.cri.errors import CriError, CriNotFound, wants_login
 from klet.errors import KletError
 from klet.images.docker_config import RegistryLogin
 from klet.images.keyring import Keyring
@@ -31,8 +31,6 @@ from klet.wire import cri_v1_pb2 as pb
 
 CALL_DEADLINE: Final = timedelta(seconds=30)
 LOOK_EVERY: Final = timedelta(milliseconds=500)
-_LOGIN_WANTED: Final = ("401 Unauthorized", "authorization failed")
-"""How containerd says that a registry lets nobody in without a login."""
 
 
 class CannotPull(KletError):
@@ -80,8 +78,7 @@ async def _pull(
         finally:
             done.set()
     if failure is not None:
-        wants_login = not logins and any(sign in failure.message for sign in _LOGIN_WANTED)
-        hint = "; the node has no login for it (docs/images.md)" if wants_login else ""
+        hint = "; the node has no login for it (docs/images.md)" if not logins and wants_login(failure) else ""
         raise CannotPull(f"{name}: {failure.message}{hint}")
     found = (await images.image_status(pb.ImageStatusRequest(image=spec))).image
     return f"{describe_bytes(found.size)}" if found.id else "done"

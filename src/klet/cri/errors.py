@@ -15,6 +15,7 @@ CriError               code and message as the runtime gave them, cut; str() is 
 from collections.abc import Sequence
 from datetime import timedelta
 from enum import StrEnum
+from typing import Final
 
 from klet.errors import KletError
 from klet.model.foreign_text import LONGEST_OUTPUT, shorten
@@ -33,6 +34,9 @@ def read_pull_failure(message: str) -> PullFailure | None:
     return next((failure for failure in PullFailure if message.startswith(failure)), None)
 
 
+_LOGIN_WANTED: Final = ("401 Unauthorized", "authorization failed")
+
+
 class CriError(KletError):
     """The runtime refused, failed or could not be reached."""
 
@@ -43,6 +47,11 @@ class CriError(KletError):
 
     def __str__(self) -> str:
         return f"rpc error: code = {self.code} desc = {self.message}"
+
+
+def wants_login(error: CriError) -> bool:
+    """Return whether a registry let nobody in without a login. The protocol has no code for it; containerd's words do."""
+    return any(sign in error.message for sign in _LOGIN_WANTED)
 
 
 class Unavailable(CriError):
