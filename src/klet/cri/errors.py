@@ -50,7 +50,7 @@ class CriError(KletError):
 
 
 def wants_login(error: CriError) -> bool:
-    """Return whether a registry let nobody in without a login. The protocol has no code for it; containerd's words do."""
+    """Return whether a registry let nobody in without a login. The protocol has no code for it, only words."""
     return any(sign in error.message for sign in _LOGIN_WANTED)
 
 
