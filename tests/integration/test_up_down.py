@@ -37,7 +37,7 @@ pytestmark = [
 ]
 
 
-OTHER_TESTS = ("klet-test-", "/klet-containerd/", "klt")
+OTHER_TESTS = ("klet-test", "/klet-bench-", "/klet-conformance/", "/klet-race-", "/klet-containerd/", "klt")
 """Marks of what other tests of this machine make for themselves."""
 
 
