@@ -28,7 +28,7 @@ class RegistryLogin(HidesFields, frozen=True):
     username: str
     password: str
     email: str = ""
-    """Registries are not given it; it tells one login from another, as upstream's."""
+    """Registries are not given it; it distinguishes logins, as upstream's."""
 
 
 class _Entry(msgspec.Struct, frozen=True):

@@ -240,7 +240,7 @@ class ImageGc:
         return True
 
     async def _prune_records(self, images: Sequence[KnownImage], done: _Removals, *, before: datetime) -> None:
-        """Drop the records of images that are gone, whoever removed them and when.
+        """Drop the records of images that are gone, no matter what removed them and when.
 
         Never before the image: an image without its record would be anybody's. An agent that is killed in between
         leaves a record, which the next collection drops. What was pulled since this one began has a newer record;

@@ -56,7 +56,7 @@ class PullQueue:
 
     @asynccontextmanager
     async def turn(self, pull: QueuedPull, *, on_wait: Callable[[PullLine], None]) -> AsyncIterator[None]:
-        """Run the block when it is the pull's turn. Whoever is cancelled leaves the queue, or gives back the turn.
+        """Run the block when it is the pull's turn. A cancelled caller leaves the queue, or gives back the turn.
 
         `on_wait` is called once if the pull cannot run at once.
         """

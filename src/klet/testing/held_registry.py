@@ -1,4 +1,4 @@
-"""A registry on the loopback that stops in the middle of a blob until it is told to go on: pulls to look at."""
+"""A registry on the loopback that stops in the middle of a blob until a test lets it go on: pulls to look at."""
 
 import asyncio
 import hashlib

@@ -67,7 +67,7 @@ class NodePaths(Struct, frozen=True):
 
     @property
     def registries(self) -> Path:
-        """What containerd is told about registries: mirrors, certificates (certs.d). Its files are the user's."""
+        """What containerd knows about registries: mirrors, certificates (certs.d). Its files are the user's."""
         return self.configuration / "certs.d"
 
     @property

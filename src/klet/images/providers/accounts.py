@@ -1,4 +1,4 @@
-"""The service account for which a credential provider is asked: what it is told of it, what is kept apart. Pure."""
+"""The service account for which a credential provider is asked: what it learns of it, what is kept apart. Pure."""
 
 import hashlib
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class AccountKey(NamedTuple):
 
 
 def choose_annotations(account: ServiceAccount, attributes: ServiceAccountTokenAttributes) -> Mapping[str, str] | None:
-    """Return the annotations that a provider is told; None if one that it requires is missing."""
+    """Return the annotations that a provider gets; None if one that it requires is missing."""
     given = account.metadata.annotations
     required = attributes.required_service_account_annotation_keys
     if any(key not in given for key in required):

@@ -17,7 +17,7 @@ from klet.images.pulled.format import SIZE_LIMIT, is_file_name
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 MOST_NAMES: Final = 100_000
-"""Names that are read of a directory: whoever fills it with more slows nothing down."""
+"""Names that are read of a directory: more of them slow nothing down."""
 
 
 class PullDirectory(StrEnum):

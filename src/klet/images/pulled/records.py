@@ -186,7 +186,7 @@ class PulledImages:
     async def prune(self, *, remaining: Collection[str], before: datetime) -> None:
         """Remove the records of images that are gone: those that are not among the remaining and older than that.
 
-        Pulls that ended without a clear answer long ago are settled, too: their intents would stay for ever.
+        Pulls that ended without a clear answer long ago are settled, too: their intents would never go.
         """
         async with self._changing:
             gone = [
@@ -293,8 +293,8 @@ class PulledImages:
     async def _write(self, image: str, ref: str, credentials: ImagePullCredentials, *, is_pulled: bool) -> None:
         """Merge the credentials into the record of an image. The lock is held.
 
-        After a pull the record is dated anew even if it learns nothing: a collection that began before, and saw or left
-        the image gone, would drop it as old, and the image would be everybody's.
+        After a pull the record gets a new date even if it learns nothing: a collection that began before, and saw or
+        left the image gone, would drop it as old, and the image would be everybody's.
         """
         repository, now = repository_of(image), self._clock.now()
         known = await self._readable_record(ref)

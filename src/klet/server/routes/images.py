@@ -24,7 +24,7 @@ class ImageRoutes:
 
 
 async def _answer(ask: Callable[[], Awaitable[Struct]]) -> web.Response:
-    """Send an answer; without the runtime there is none, and who asks is told why."""
+    """Send an answer; without the runtime there is none, and the error says why."""
     try:
         answer = await ask()
     except KletError as error:
