@@ -3,7 +3,7 @@
 import logging
 import os
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import partial
@@ -14,6 +14,7 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.placement import Taint
+from klet.app.cgroup_opening import open_cgroups
 from klet.app.metrics import register_journal
 from klet.app.ports import BasePorts, ContainerPorts, NodeObjects, PluginPorts, Ports
 from klet.app.provider_opening import open_provider_logins
@@ -29,11 +30,8 @@ from klet.cri.events import ContainerdEvents, CriEvents
 from klet.cri.metrics import RuntimeCallMetrics, register_runtime_calls
 from klet.events.recorder import EventingRecorder
 from klet.host.addresses import AddressReader
-from klet.host.cgroups.discover import find_cgroup_files, find_hierarchy
-from klet.host.cgroups.layout import CgroupMode
-from klet.host.cgroups.manager import CgroupManager, LateUnits, NoUnits, Units
-from klet.host.cgroups.metrics import register_cgroup_version, register_cgroups
-from klet.host.cgroups.names import CgroupDriver, parse_cgroupfs
+from klet.host.cgroups.discover import find_cgroup_files
+from klet.host.cgroups.metrics import register_cgroup_version
 from klet.host.disk import FilesystemCapacity
 from klet.host.errors import HostError
 from klet.host.http_client import HttpClient
@@ -52,7 +50,7 @@ from klet.images.pulled.files import PullFileDirectories
 from klet.journal.store import Journal
 from klet.logs.rotated_files import RotatedLogFiles
 from klet.logs.termination_files import TerminationFileReader
-from klet.metrics import AgentMetrics, MetricRegistry
+from klet.metrics import AgentMetrics
 from klet.model.boots import Reboot
 from klet.model.causes import CauseRecorder
 from klet.model.saved_state import SavedState
@@ -66,9 +64,6 @@ from klet.objectcache.claims import StandaloneClaims
 from klet.objectcache.standalone import StandaloneAccounts, StandaloneObjects, StandaloneTokens
 from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.plugins.boards import PluginHandler
-from klet.resources.names import pods_root
-from klet.resources.pod_cgroups import NoPodCgroups, PodCgroups
-from klet.resources.qos_cgroups import NoQosCgroups, QosCgroups
 from klet.runtime.claims import NoClaims
 from klet.runtime.config.container_options import NoDevices
 from klet.runtime.config.id_blocks import IdBlocks, choose_range, parse_granted
@@ -225,7 +220,7 @@ async def open_ports(
     counters, counter = counter_place(machine.cgroup_version)
     try:
         containers = await open_container_ports(settings, objects, base)
-        cgroups = open_pod_cgroups(settings, threads, clock, base.metrics.agent)
+        cgroups = open_cgroups(settings, threads, clock, recorder=base.recorder, registry=base.metrics.agent)
         register_cgroup_version(base.metrics.agent, machine.cgroup_version)
         # An administrator may have put the logs elsewhere by a link. From here on no link is followed.
         logs, links = [
@@ -259,6 +254,7 @@ async def open_ports(
             ),
             contact=base.contact,
             prepare_runtime=cgroups.prepare,
+            cgroup_parts=cgroups.parts,
             node_ips=node_ips,
             host_ips=host_ips,
             node_taints=node_taints,
@@ -338,51 +334,6 @@ def open_usage(settings: AgentSettings, threads: Threads, clock: Clock) -> Usage
 def _find_home() -> Path | None:
     home = os.environ.get("HOME")
     return Path(home) if home else None
-
-
-class PodCgroupPorts(Struct, frozen=True, kw_only=True):
-    """What looks after the cgroups of pods and of their classes."""
-
-    pods: PodCgroups | NoPodCgroups
-    qos: QosCgroups | NoQosCgroups
-    prepare: Callable[[str], Awaitable[None]]
-    """Makes the cgroups that all pods live in, with this cgroup driver."""
-
-
-def open_pod_cgroups(
-    settings: AgentSettings, threads: Threads, clock: Clock, registry: MetricRegistry
-) -> PodCgroupPorts:
-    """Return the cgroups of pods; they are made when the runtime has said how."""
-    if not settings.cgroups_per_qos:
-        return PodCgroupPorts(pods=NoPodCgroups(), qos=NoQosCgroups(), prepare=prepare_nothing)
-    hierarchy, units = find_hierarchy(), LateUnits()
-    cgroups = CgroupManager(
-        hierarchy=hierarchy, units=units, threads=threads, clock=clock, durations=register_cgroups(registry)
-    )
-    # The root is written as a path whatever the driver is, as upstream has it.
-    kubepods = pods_root(parse_cgroupfs(settings.cgroup_root))
-    qos = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=settings.qos)
-
-    async def prepare(driver: str) -> None:
-        units.choose(build_units(driver, hierarchy.mode))
-        await qos.start()
-
-    pods = PodCgroups(cgroups=cgroups, kubepods=kubepods, rules=settings.pod_cgroups)
-    return PodCgroupPorts(pods=pods, qos=qos, prepare=prepare)
-
-
-async def prepare_nothing(driver: str) -> None:
-    """Leave the cgroups to the runtime."""
-
-
-def build_units(driver: str, mode: CgroupMode) -> Units:
-    if driver != CgroupDriver.SYSTEMD:
-        return NoUnits()
-    # Only a node with this driver pays for the D-Bus library.
-    from klet.host.cgroups.systemd import SystemdUnits  # noqa: PLC0415 - see above
-    from klet.host.systemd_bus import SystemdConnection  # noqa: PLC0415 - see above
-
-    return SystemdUnits(bus=SystemdConnection(), mode=mode)
 
 
 async def open_container_ports(settings: AgentSettings, objects: NodeObjects, base: BasePorts) -> ContainerPorts:

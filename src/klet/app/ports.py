@@ -30,7 +30,7 @@ from klet.logs.rotation import RotatableLogs
 from klet.metrics import AgentMetrics
 from klet.model.boots import Reboot
 from klet.model.causes import CauseRecorder
-from klet.model.roles import NodeResources, ObjectChanges, ObjectReader, ReferredObjects, RestartCounts
+from klet.model.roles import NodeResources, ObjectChanges, ObjectReader, Part, ReferredObjects, RestartCounts
 from klet.model.saved_state import SavedState
 from klet.model.tracing import Tracer
 from klet.node.first_contact import FirstContact
@@ -38,6 +38,7 @@ from klet.node.oom import KernelMessages, OomCounts
 from klet.node.status_inputs import Addresses
 from klet.plugins.boards import PluginHandler
 from klet.plugins.operations import PluginSockets
+from klet.resources.qos_repair import RepairableCgroups
 from klet.runtime.claims import ClaimPreparer
 from klet.runtime.config.container_options import DeviceOptions
 from klet.runtime.config.container_planner import ContainerFileMaker
@@ -82,6 +83,10 @@ class LogFilesPort(LogLinks, Logs, Protocol):
 
 class PodCgroupsPort(CgroupParents, PodCgroupKeeper, OrphanCgroups, Protocol):
     """All roles of the pods' cgroups."""
+
+
+class QosCgroupsPort(QosKeeper, RepairableCgroups, Protocol):
+    """All roles of the cgroups of the QoS classes."""
 
 
 class TrustBundleReader(TrustReader, ObjectChanges, Protocol):
@@ -208,12 +213,14 @@ class Ports(Struct, frozen=True, kw_only=True):
     oom_counts: OomCounts
     http: HttpClient
     cgroups: PodCgroupsPort
-    qos: QosKeeper
+    qos: QosCgroupsPort
     dns: PodDns
     contact: FirstContact
     """What is known of the runtime."""
     prepare_runtime: Callable[[str], Awaitable[None]]
     """Prepares what depends on the runtime's cgroup driver."""
+    cgroup_parts: tuple[Part, ...] = ()
+    """What keeps the cgroups of the node, once that is done."""
     node_ips: Callable[[], tuple[str, ...]]
     """The node's own addresses, as containers may ask for them."""
     randomness: random.Random

@@ -10,6 +10,7 @@ from klet.admission.verdicts import AdmitHandler
 from klet.allocation.book import AllocationBook
 from klet.api.quantity import ZERO
 from klet.app.boards import Boards, build_boards, remembered_pods
+from klet.app.cgroup_opening import build_qos_repair
 from klet.app.image_collection import build_image_collection
 from klet.app.images import build_images
 from klet.app.metrics import register_features, register_node_name
@@ -287,6 +288,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         parts=(
             pleg,
             housekeeping,
+            *ports.cgroup_parts,
+            build_qos_repair(ports, cgroups, ports.changes.all_ready),
             gc,
             walker,
             *images.parts,

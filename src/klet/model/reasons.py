@@ -38,6 +38,9 @@ class Reason(StrEnum):
     POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK = "PossibleMemoryBackedVolumesOnDisk", _WARNING
     REBOOTED = "Rebooted", _WARNING
     SYSTEM_OOM = "SystemOOM", _WARNING
+    NODE_ALLOCATABLE_ENFORCED = "NodeAllocatableEnforced", _NORMAL
+    FAILED_NODE_ALLOCATABLE_ENFORCEMENT = "FailedNodeAllocatableEnforcement", _WARNING
+    QOS_CGROUP_REPAIRED = "QosCgroupRepaired"
     NODE_REBOOTED = "NodeRebooted"
     STATE_FILE_DAMAGED = "StateFileDamaged"
     NODE_REGISTERED = "NodeRegistered"

@@ -40,6 +40,10 @@ def given(*pods):
     return [(pod, desired_allocation(pod)) for pod in pods]
 
 
+def nothing():
+    """All pods together are not limited."""
+
+
 @pytest.fixture
 def hierarchy():
     return find_hierarchy()
@@ -70,7 +74,9 @@ async def kubepods(cgroups):
 
 @pytest.fixture
 async def qos(cgroups, kubepods):
-    made = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=QosRules(hugepage_sizes=find_hugepage_sizes()))
+    made = QosCgroups(
+        cgroups=cgroups, kubepods=kubepods, rules=QosRules(hugepage_sizes=find_hugepage_sizes()), root_limits=nothing
+    )
     await made.start()
     return made
 
@@ -205,7 +211,7 @@ async def test_a_pod_that_is_half_there_is_not_there(hierarchy, cgroups, kubepod
 async def test_requested_memory_is_protected(hierarchy, cgroups, kubepods):
     if hierarchy.mode is not CgroupMode.UNIFIED:
         pytest.skip("needs cgroup version 2: test_cgroups_v2.py runs it, after apt-get install qemu-system-x86")
-    qos = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=QosRules(memory_qos=True))
+    qos = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=QosRules(memory_qos=True), root_limits=nothing)
     pods = PodCgroups(cgroups=cgroups, kubepods=kubepods, rules=PodCgroupRules(memory_qos=True))
     await qos.start()
     await qos.update(given(*EVERY))
@@ -217,7 +223,7 @@ async def test_requested_memory_is_protected(hierarchy, cgroups, kubepods):
 
 async def test_memory_is_kept_from_lower_classes(cgroups, kubepods):
     rules = QosRules(reserved_percent=50, allocatable_memory=1024 * MIB)
-    qos = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=rules)
+    qos = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=rules, root_limits=nothing)
     await qos.start()
     await qos.update(given(*EVERY))
     assert (await cgroups.read(kubepods.child("burstable"))).memory_limit == 992 * MIB
