@@ -59,6 +59,7 @@ from klet.network.resolver import PodResolver
 from klet.node.boots import BOOT_FORMAT, BootKeeper
 from klet.node.capacity import AllocatableResources, expect_allocatable
 from klet.node.first_contact import FirstContact
+from klet.node.machine_checks import check_storage
 from klet.node.status_inputs import PATIENCE
 from klet.objectcache.claims import StandaloneClaims
 from klet.objectcache.standalone import StandaloneAccounts, StandaloneObjects, StandaloneTokens
@@ -357,6 +358,7 @@ async def open_container_ports(settings: AgentSettings, objects: NodeObjects, ba
     if settings.user_ids.is_enabled:
         user_namespaces.restore(await mappings.read_all())
     storage = await FilesystemCapacity(path=settings.root, threads=threads).read()
+    check_storage(storage, settings.node)
     expected = expect_allocatable(base.machine.info(), storage=storage, settings=settings.node)
     return ContainerPorts(
         objects=objects.data,

@@ -39,7 +39,7 @@ class Reason(StrEnum):
     REBOOTED = "Rebooted", _WARNING
     SYSTEM_OOM = "SystemOOM", _WARNING
     NODE_ALLOCATABLE_ENFORCED = "NodeAllocatableEnforced", _NORMAL
-    FAILED_NODE_ALLOCATABLE_ENFORCEMENT = "FailedNodeAllocatableEnforcement", _WARNING
+    NODE_ALLOCATABLE_ENFORCEMENT_FAILED = "FailedNodeAllocatableEnforcement", _WARNING
     QOS_CGROUP_REPAIRED = "QosCgroupRepaired"
     NODE_REBOOTED = "NodeRebooted"
     STATE_FILE_DAMAGED = "StateFileDamaged"

@@ -27,9 +27,8 @@ class Drift(Struct, frozen=True):
 def find_drift(wanted: CgroupResources, found: CgroupResources, *, version: int, page_size: int) -> Iterator[Drift]:
     """Yield the values that differ. What was not written, or what this machine cannot limit, is not compared."""
     shares = wanted.cpu_shares
-    if shares and version == 2:
-        shares = shares_from_weight(weight_from_shares(shares))
-    yield from _differ("CPU shares", shares, found.cpu_shares)
+    if not (shares and version == 2 and found.cpu_shares == shares_from_weight(weight_from_shares(shares))):
+        yield from _differ("CPU shares", shares, found.cpu_shares)
     yield from _differ("memory limit", _whole_pages(wanted.memory_limit, page_size), found.memory_limit)
     yield from _differ("memory.min", _whole_pages(wanted.memory_min, page_size), found.memory_min)
     yield from _differ("process limit", wanted.pids_limit, found.pids_limit)

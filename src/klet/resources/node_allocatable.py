@@ -64,7 +64,7 @@ class NodeAllocatable:
                 await self._limit(each)
             except CgroupError as error:
                 text = f'Failed to enforce {each.title} Cgroup Limits on "{each.path}": {error}'
-                self._decisions.record(Reason.FAILED_NODE_ALLOCATABLE_ENFORCEMENT, text)
+                self._decisions.record(Reason.NODE_ALLOCATABLE_ENFORCEMENT_FAILED, text)
                 raise NotEnforced(text) from error
             text = f"Updated limits on {each.owner} cgroup {each.path}"
             self._decisions.record(Reason.NODE_ALLOCATABLE_ENFORCED, text)
@@ -77,7 +77,7 @@ class NodeAllocatable:
             except CgroupError as error:
                 text = f"Failed to update Node Allocatable Limits {self._root.quoted()}: {error}"
                 self._decisions.record(
-                    Reason.FAILED_NODE_ALLOCATABLE_ENFORCEMENT,
+                    Reason.NODE_ALLOCATABLE_ENFORCEMENT_FAILED,
                     text,
                     next_step="try again",
                     next_at=self._clock.now() + RETRY,

@@ -32,13 +32,13 @@ def test_a_word_on_disk_is_read_as_the_reason_that_wrote_it(reason):
 
 
 NORMAL = """
-    Starting NodeReady NodeNotReady NodeSchedulable NodeNotSchedulable NodeHasSufficientMemory
+    Starting NodeAllocatableEnforced NodeReady NodeNotReady NodeSchedulable NodeNotSchedulable NodeHasSufficientMemory
     NodeHasInsufficientMemory NodeHasNoDiskPressure NodeHasDiskPressure NodeHasSufficientPID NodeHasInsufficientPID
     DeadlineExceeded SandboxChanged Created Started Killing Pulling Pulled BackOff
     SuccessfulMountVolume SuccessfulAttachVolume FileSystemResizeSuccessful
 """
 WARNING = """
-    SystemOOM OOMKilling
+    SystemOOM OOMKilling FailedNodeAllocatableEnforcement
     Rebooted CgroupV1 PossibleMemoryBackedVolumesOnDisk ContainerGCFailed CheckLimitsForResolvConf MissingClusterDNS
     ImageGCFailed FreeDiskSpaceFailed InvalidDiskCapacity
     DNSConfigForming PodFeatureUnsupported FailedNodeDeclaredFeaturesCheck
