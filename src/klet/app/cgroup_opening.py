@@ -6,9 +6,9 @@ from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
+from klet.app.cgroup_settings import NodeCgroupSettings
 from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
-from klet.host.cgroups.discover import find_hierarchy
 from klet.host.cgroups.hierarchy import Hierarchy
 from klet.host.cgroups.layout import CgroupMode
 from klet.host.cgroups.manager import CgroupManager, LateUnits, NoUnits, Units
@@ -39,10 +39,17 @@ class CgroupPorts(Struct, frozen=True, kw_only=True):
 
 
 def open_cgroups(
-    settings: AgentSettings, threads: Threads, clock: Clock, *, recorder: CauseRecorder, registry: MetricRegistry
+    settings: AgentSettings,
+    hierarchy: Hierarchy,
+    *,
+    members: CgroupMembers,
+    threads: Threads,
+    recorder: CauseRecorder,
+    registry: MetricRegistry,
+    clock: Clock,
 ) -> CgroupPorts:
     """Return the cgroups of the node; they are made when the runtime has said how."""
-    hierarchy, units = find_hierarchy(), LateUnits()
+    units = LateUnits()
     cgroups = CgroupManager(
         hierarchy=hierarchy, units=units, threads=threads, clock=clock, durations=register_cgroups(registry)
     )
@@ -52,7 +59,7 @@ def open_cgroups(
     allocatable = NodeAllocatable(
         cgroups=cgroups, root=pods_in, rules=settings.node_cgroups.allocatable, recorder=recorder, clock=clock
     )
-    parts = tuple(_build_parts(settings, hierarchy, threads, clock))
+    parts = tuple(_build_parts(settings.node_cgroups, members, clock))
     if pods_in != ROOT:
         parts = (allocatable, *parts)
 
@@ -73,10 +80,8 @@ def open_cgroups(
     return CgroupPorts(pods=pods, qos=qos, prepare=prepare, parts=parts)
 
 
-def _build_parts(settings: AgentSettings, hierarchy: Hierarchy, threads: Threads, clock: Clock) -> Iterator[Part]:
+def _build_parts(wanted: NodeCgroupSettings, members: CgroupMembers, clock: Clock) -> Iterator[Part]:
     """Yield what looks after processes. Their cgroups are paths, whatever the driver is, as upstream has it."""
-    wanted = settings.node_cgroups
-    members = CgroupMembers(hierarchy=hierarchy, threads=threads)
     if wanted.system:
         yield SystemProcesses(processes=members, source="/", target=literal_path(wanted.system), clock=clock)
     cgroup = literal_path(wanted.agent) if wanted.agent else ""

@@ -30,7 +30,8 @@ from klet.cri.events import ContainerdEvents, CriEvents
 from klet.cri.metrics import RuntimeCallMetrics, register_runtime_calls
 from klet.events.recorder import EventingRecorder
 from klet.host.addresses import AddressReader
-from klet.host.cgroups.discover import find_cgroup_files
+from klet.host.cgroups.discover import find_cgroup_files, find_hierarchy
+from klet.host.cgroups.members import CgroupMembers
 from klet.host.cgroups.metrics import register_cgroup_version
 from klet.host.disk import FilesystemCapacity
 from klet.host.errors import HostError
@@ -221,7 +222,16 @@ async def open_ports(
     counters, counter = counter_place(machine.cgroup_version)
     try:
         containers = await open_container_ports(settings, objects, base)
-        cgroups = open_cgroups(settings, threads, clock, recorder=base.recorder, registry=base.metrics.agent)
+        hierarchy = find_hierarchy()
+        cgroups = open_cgroups(
+            settings,
+            hierarchy,
+            members=CgroupMembers(hierarchy=hierarchy, threads=threads),
+            threads=threads,
+            recorder=base.recorder,
+            registry=base.metrics.agent,
+            clock=clock,
+        )
         register_cgroup_version(base.metrics.agent, machine.cgroup_version)
         # An administrator may have put the logs elsewhere by a link. From here on no link is followed.
         logs, links = [

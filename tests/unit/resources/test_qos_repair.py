@@ -98,10 +98,11 @@ async def test_the_limits_of_all_pods_are_kept_too(bench, hierarchy):
     bench.change(ROOT, memory_limit=1 << 20, cpuset="0", hugepages={2 << 20: 0})
     await bench.wait_for_one_pass()
     assert hierarchy.cgroups[ROOT] == replace(LIMITS, hugepages=PAGES)
-    assert bench.recorded() == [
+    [message] = bench.recorded()
+    assert message == (
         "somebody else had changed the cgroup /kubepods: memory limit 1048576 instead of 8589934592, "
         "CPUs 0 instead of 0-1, limit of 2MB pages 0 instead of 4611686018427387904; it was written again"
-    ]
+    )
 
 
 async def test_limits_that_were_not_written_yet_are_not_missed(bench, hierarchy):
