@@ -221,6 +221,11 @@ class MemoryCgroups:
         self.given[uid_of(pod)] = allocation
         return True
 
+    async def write(self, pod: Pod, allocation: PodAllocation) -> None:
+        if self.refuses:
+            raise CgroupError(self.refuses)
+        self.given[uid_of(pod)] = allocation
+
     async def destroy(self, pod: Pod) -> None:
         self.pods.discard(uid_of(pod))
 

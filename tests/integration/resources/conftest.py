@@ -1,6 +1,17 @@
 import os
+import subprocess
 
 import pytest
+
+from klet.aio.clock import SystemClock
+from klet.aio.threads import Threads
+from klet.host.cgroups.discover import find_hierarchy
+from klet.host.cgroups.manager import CgroupManager, NoUnits
+from klet.host.cgroups.metrics import register_cgroups
+from klet.host.cgroups.names import CgroupName
+from klet.host.cgroups.resources import CgroupResources
+from klet.metrics import MetricRegistry
+from klet.resources.names import pods_root
 
 
 @pytest.fixture
@@ -8,3 +19,46 @@ def root():
     """Skip a test that only root can do."""
     if os.geteuid() != 0:
         pytest.skip("needs root: run the tests as root")
+
+
+@pytest.fixture
+def hierarchy():
+    return find_hierarchy()
+
+
+@pytest.fixture
+def cgroups(hierarchy):
+    threads = Threads(limit=1)
+    yield CgroupManager(
+        hierarchy=hierarchy,
+        units=NoUnits(),
+        threads=threads,
+        clock=SystemClock(),
+        durations=register_cgroups(MetricRegistry()),
+    )
+    threads.close()
+
+
+@pytest.fixture
+async def top(cgroups):
+    """A cgroup of our own, gone afterwards with all below it."""
+    name = CgroupName((f"klet-test-pods-{os.getpid()}",))
+    await cgroups.create(name, CgroupResources())
+    yield name
+    await cgroups.kill_all(name)
+    await cgroups.destroy(name)
+    assert not cgroups.exists(name)
+
+
+@pytest.fixture
+def kubepods(top):
+    """The pods of a node of our own."""
+    return pods_root(top)
+
+
+@pytest.fixture
+def sleeper():
+    """A process, not yet in a cgroup of ours."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()

@@ -1,24 +1,17 @@
 """Pods and QoS classes in real cgroups, version 1 or 2 as the machine has it."""
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from klet.aio.clock import SystemClock
-from klet.aio.threads import Threads
-from klet.host.cgroups.discover import find_hierarchy, find_hugepage_sizes
+from klet.host.cgroups.discover import find_hugepage_sizes
 from klet.host.cgroups.layout import CgroupMode
-from klet.host.cgroups.manager import CgroupManager, NoUnits
-from klet.host.cgroups.metrics import register_cgroups
 from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import CgroupResources
-from klet.metrics import MetricRegistry
 from klet.model.allocation import desired_allocation
 from klet.model.pods import PodUID
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
-from klet.resources.names import pod_cgroup, pods_root
+from klet.resources.names import pod_cgroup
 from klet.resources.pod_cgroups import PodCgroups
 from klet.resources.qos_cgroups import QosCgroups
 from klet.testing.builders import make_container, make_pod, with_resources
@@ -45,34 +38,6 @@ def nothing():
 
 
 @pytest.fixture
-def hierarchy():
-    return find_hierarchy()
-
-
-@pytest.fixture
-def cgroups(hierarchy):
-    threads = Threads(limit=1)
-    yield CgroupManager(
-        hierarchy=hierarchy,
-        units=NoUnits(),
-        threads=threads,
-        clock=SystemClock(),
-        durations=register_cgroups(MetricRegistry()),
-    )
-    threads.close()
-
-
-@pytest.fixture
-async def kubepods(cgroups):
-    """A node's pods of our own, gone afterwards with all below it."""
-    root = CgroupName((f"klet-test-pods-{os.getpid()}",))
-    yield pods_root(root)
-    await cgroups.kill_all(root)
-    await cgroups.destroy(root)
-    assert not cgroups.exists(root)
-
-
-@pytest.fixture
 async def qos(cgroups, kubepods):
     made = QosCgroups(
         cgroups=cgroups, kubepods=kubepods, rules=QosRules(hugepage_sizes=find_hugepage_sizes()), root_limits=nothing
@@ -84,14 +49,6 @@ async def qos(cgroups, kubepods):
 @pytest.fixture
 def pods(cgroups, kubepods, qos):
     return PodCgroups(cgroups=cgroups, kubepods=kubepods, rules=PodCgroupRules(pids_limit=50))
-
-
-@pytest.fixture
-def sleeper():
-    """A process, not yet in a cgroup of ours."""
-    with subprocess.Popen(["sleep", "600"]) as process:
-        yield process
-        process.kill()
 
 
 def kept_shares(cgroups, shares: int) -> int:
