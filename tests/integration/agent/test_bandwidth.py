@@ -1,7 +1,8 @@
 """Bandwidth annotations, measured: how many bytes a second go between a pod and the node's bridge."""
 
 import asyncio
-from contextlib import asynccontextmanager
+import socket
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 import pytest
@@ -17,7 +18,7 @@ DEADLINE = 150
 PORT = 7171
 SEND = "while true; do nc {gateway} {port} < /dev/zero; sleep 0.2; done"
 RECEIVE = "while true; do nc -l -p {port} > /dev/null; done"
-CHUNK = bytes(1 << 16)
+CHUNK = bytes(1 << 14)
 
 
 class Transfer:
@@ -47,27 +48,42 @@ class Transfer:
 async def received(gateway: str, transfer: Transfer):
     """Take what pods send."""
 
+    open_ones: set[asyncio.StreamWriter] = set()
+
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while chunk := await reader.read(len(CHUNK)):
-            transfer.count(len(chunk))
-        writer.close()
+        open_ones.add(writer)
+        with suppress(ConnectionError):
+            while chunk := await reader.read(1 << 16):
+                transfer.count(len(chunk))
+        writer.transport.abort()
+        open_ones.discard(writer)
 
     server = await asyncio.start_server(take, gateway, 0)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        for writer in open_ones:
+            writer.transport.abort()
+        while open_ones:
+            await asyncio.sleep(0)
 
 
 async def send(address: str, transfer: Transfer) -> None:
     """Send until the end of the test; the pod may not listen yet."""
-    clock = SystemClock()
+    clock, loop = SystemClock(), asyncio.get_running_loop()
     while True:
+        connection = socket.socket()
+        connection.setblocking(False)
+        # A large buffer would be filled in leaps, with long pauses in between.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, len(CHUNK))
         try:
-            _, writer = await asyncio.open_connection(address, PORT)
+            await loop.sock_connect(connection, (address, PORT))
         except ConnectionError:
+            connection.close()
             await clock.sleep(timedelta(milliseconds=100))
             continue
+        _, writer = await asyncio.open_connection(sock=connection)
         try:
             while True:
                 writer.write(CHUNK)
