@@ -15,8 +15,8 @@ from typing import Final
 from msgspec import Struct
 
 from klet.kube.access import ExecPlugin
-from klet.kube.errors import PluginError
-from klet.kube.metrics import PluginCall
+from klet.kube.errors import CredentialPluginError
+from klet.kube.metrics import CredentialPluginCall
 
 OUTPUT_LIMIT: Final = 1 << 20
 """How long an answer may be."""
@@ -30,7 +30,7 @@ _LAST_WORDS: Final = timedelta(seconds=1)
 
 
 async def run_plugin(plugin: ExecPlugin, environment: Mapping[str, str], *, timeout: timedelta) -> bytes:
-    """Return what a plugin prints; raises PluginError. Nothing of its process group outlives the call."""
+    """Return what a plugin prints; raises CredentialPluginError. Nothing of its process group outlives the call."""
     hint = f" ({plugin.install_hint.strip()})" if plugin.install_hint else ""
     name = f"credential plugin {plugin.command}"
     async with _open_pipe() as output, _open_pipe() as errors:
@@ -45,7 +45,9 @@ async def run_plugin(plugin: ExecPlugin, environment: Mapping[str, str], *, time
                 start_new_session=True,
             )
         except OSError as error:
-            raise PluginError(f"{name} not started: {error}{hint}", call=PluginCall.NOT_FOUND) from error
+            raise CredentialPluginError(
+                f"{name} not started: {error}{hint}", call=CredentialPluginCall.NOT_FOUND
+            ) from error
         finally:
             output.close_write_end()
             errors.close_write_end()
@@ -54,16 +56,16 @@ async def run_plugin(plugin: ExecPlugin, environment: Mapping[str, str], *, time
                 answer, stderr = await _collect(process, output.reader, errors.reader)
         except TimeoutError as error:
             message = f"{name}: no answer within {timeout}"
-            raise PluginError(message, call=PluginCall.EXECUTION_ERROR, code=_BY_SIGNAL) from error
+            raise CredentialPluginError(message, call=CredentialPluginCall.EXECUTION_ERROR, code=_BY_SIGNAL) from error
         finally:
             _kill_group(process)
             code = await asyncio.shield(process.wait())
     if len(answer) > OUTPUT_LIMIT:
         message = f"{name}: its answer is longer than {OUTPUT_LIMIT} bytes"
-        raise PluginError(message, call=PluginCall.EXECUTION_ERROR, code=_BY_SIGNAL)
+        raise CredentialPluginError(message, call=CredentialPluginCall.EXECUTION_ERROR, code=_BY_SIGNAL)
     if code != 0:
         message = f"{name}: exit code {code}{_shown(stderr)}{hint}"
-        raise PluginError(message, call=PluginCall.EXECUTION_ERROR, code=max(code, _BY_SIGNAL))
+        raise CredentialPluginError(message, call=CredentialPluginCall.EXECUTION_ERROR, code=max(code, _BY_SIGNAL))
     return answer
 
 

@@ -20,8 +20,8 @@ from klet.api.times import Time
 from klet.kube.access import ExecPlugin, KeyPair, Login
 from klet.kube.certificate_times import ValidityTimes, read_validity
 from klet.kube.credential_plugin import run_plugin
-from klet.kube.errors import CredentialError, PluginError
-from klet.kube.metrics import PluginCall, PluginMetrics
+from klet.kube.errors import CredentialError, CredentialPluginError
+from klet.kube.metrics import CredentialPluginCall, CredentialPluginMetrics
 from klet.model.foreign_text import LONGEST_WORD, shorten
 from klet.model.hidden_fields import HidesFields
 
@@ -48,7 +48,7 @@ class CredentialSet(HidesFields, frozen=True):
 class Credentials:
     """Keeps the newest credentials of one login."""
 
-    def __init__(self, *, login: Login, clock: Clock, plugins: PluginMetrics | None = None) -> None:
+    def __init__(self, *, login: Login, clock: Clock, plugins: CredentialPluginMetrics | None = None) -> None:
         self._login = login
         self._clock = clock
         self._pair: tuple[tuple[object, ...], tuple[bytes, bytes]] | None = None
@@ -133,7 +133,7 @@ class _ExecCredential(ApiObject, frozen=True, kw_only=True):
 
 
 class _Plugin:
-    def __init__(self, plugin: ExecPlugin, clock: Clock, metrics: PluginMetrics | None) -> None:
+    def __init__(self, plugin: ExecPlugin, clock: Clock, metrics: CredentialPluginMetrics | None) -> None:
         self._plugin = plugin
         self._clock = clock
         self._metrics = metrics
@@ -191,12 +191,12 @@ class _Plugin:
     async def _call(self, environment: Mapping[str, str]) -> bytes:
         try:
             output = await run_plugin(self._plugin, environment, timeout=PLUGIN_TIMEOUT)
-        except PluginError as error:
+        except CredentialPluginError as error:
             if self._metrics is not None:
                 self._metrics.note_call(error.call, error.code)
             raise
         if self._metrics is not None:
-            self._metrics.note_call(PluginCall.NO_ERROR, 0)
+            self._metrics.note_call(CredentialPluginCall.NO_ERROR, 0)
         return output
 
     def _note_certificate(self, certificate: bytes) -> None:

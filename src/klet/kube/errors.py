@@ -3,7 +3,7 @@
 KubeError
 ├── KubeconfigError   settings that cannot be used; names the file and the field
 ├── CredentialError   no token or client certificate could be had
-│   └── PluginError   the credential plugin was not started, or did not end well
+│   └── CredentialPluginError   the credential plugin was not started, or did not end well
 ├── Unreachable       no answer: refused, cut, timed out, TLS
 └── ApiError          an error response, with its Status
     ├── NotFound  ├── AlreadyExists  ├── Conflict  ├── Invalid
@@ -18,7 +18,7 @@ from typing import Final
 
 from klet.api.meta import Status
 from klet.errors import KletError
-from klet.kube.metrics import PluginCall
+from klet.kube.metrics import CredentialPluginCall
 
 AWAY: Final = frozenset({502, 503, 504})
 """What a proxy, or a server that starts or stops, answers for the API server that is not there."""
@@ -36,10 +36,10 @@ class CredentialError(KubeError):
     """Credentials that could not be read or obtained."""
 
 
-class PluginError(CredentialError):
+class CredentialPluginError(CredentialError):
     """A credential plugin that returned no answer."""
 
-    def __init__(self, message: str, *, call: PluginCall, code: int = 1) -> None:
+    def __init__(self, message: str, *, call: CredentialPluginCall, code: int = 1) -> None:
         super().__init__(message)
         self.call = call
         self.code = code

@@ -27,7 +27,7 @@ _HOST: Final = FewValues("host", 8)
 _CODE: Final = Label("code", frozenset({ERROR, *map(str, range(100, 600))}))
 
 
-class PluginCall(StrEnum):
+class CredentialPluginCall(StrEnum):
     """How a call of a credential plugin went, by client-go's names."""
 
     NO_ERROR = "no_error"
@@ -36,7 +36,7 @@ class PluginCall(StrEnum):
     INTERNAL_ERROR = "client_internal_error"
 
 
-class PluginMetrics:
+class CredentialPluginMetrics:
     """Credential plugins of kubeconfig files: their calls, and the client certificates that they return."""
 
     def __init__(self, *, registry: MetricRegistry, clock: Clock) -> None:
@@ -46,7 +46,7 @@ class PluginMetrics:
             "rest_client_exec_plugin_call_total",
             "Calls of credential plugins, by how they went and the exit code.",
             (
-                Label("call_status", frozenset(PluginCall)),
+                Label("call_status", frozenset(CredentialPluginCall)),
                 # -1: ended by a signal.
                 Label("code", frozenset(map(str, range(-1, 256)))),
             ),
@@ -62,7 +62,7 @@ class PluginMetrics:
             self._read_left,
         )
 
-    def note_call(self, call: PluginCall, code: int) -> None:
+    def note_call(self, call: CredentialPluginCall, code: int) -> None:
         self._calls.add(call, str(code))
 
     def note_certificate(self, *, ends_at: datetime | None) -> None:
@@ -91,7 +91,7 @@ class RestClientMetrics(Struct, frozen=True, kw_only=True):
     transports: Gauge
     transports_made: Counter
     lookups: Histogram
-    plugins: PluginMetrics
+    plugins: CredentialPluginMetrics
 
 
 def register_rest_client(registry: MetricRegistry, clock: Clock) -> RestClientMetrics:
@@ -137,7 +137,7 @@ def register_rest_client(registry: MetricRegistry, clock: Clock) -> RestClientMe
             _LOOKUPS,
             (_HOST,),
         ),
-        plugins=PluginMetrics(registry=registry, clock=clock),
+        plugins=CredentialPluginMetrics(registry=registry, clock=clock),
     )
 
 

@@ -21,7 +21,7 @@ from klet.kube.access import ExecPlugin, Login
 from klet.kube.credential_plugin import OUTPUT_LIMIT, run_plugin
 from klet.kube.credentials import Credentials, CredentialSet
 from klet.kube.errors import CredentialError
-from klet.kube.metrics import PluginMetrics
+from klet.kube.metrics import CredentialPluginMetrics
 from klet.metrics import MetricRegistry
 from klet.testing.clock import ManualClock
 
@@ -178,7 +178,7 @@ CALLS = "rest_client_exec_plugin_call_total"
 def counting(script, *, clock=None, plugin_of=plugin):
     """Credentials of a program, and the lines of the metrics of programs."""
     registry, clock = MetricRegistry(), clock or SystemClock()
-    metrics = PluginMetrics(registry=registry, clock=clock)
+    metrics = CredentialPluginMetrics(registry=registry, clock=clock)
     credentials = Credentials(login=Login(plugin=plugin_of(script)), clock=clock, plugins=metrics)
     return credentials, lambda: {line for line in registry.write().decode().splitlines() if not line.startswith("#")}
 
