@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
+from klet.api.validation.rendering import go_quote
 from klet.cri.errors import CriError
 from klet.errors import KletError
 from klet.images.keyring import FittingLogins
@@ -108,7 +109,8 @@ class ImageManager:
             name = with_default_tag(image)
         except ImageNameError as error:
             self._metrics.note_request(container.image_pull_policy, is_present=None, needs_pull=None)
-            missing = MissingImage("InvalidImageName", f'Failed to apply default image tag "{image}": {error}')
+            text = f"Failed to apply default image tag {go_quote(image)}: {error}"
+            missing = MissingImage("InvalidImageName", text)
             return self._missing(pod, container, Reason.INSPECT_FAILED, missing, parent)
         spec = cri.ImageSpec(image=name, annotations=dict(pod.metadata.annotations), runtime_handler=handler)
         logins = PodLogins(lambda: self._logins.find(pod, image, repository_of(image)))
