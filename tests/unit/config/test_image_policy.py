@@ -1,5 +1,4 @@
 import pytest
-
 from msgspec.structs import replace
 
 from klet.config.defaults import default_configuration

@@ -125,7 +125,9 @@ def test_an_intent_with_an_unknown_field_is_none():
         pytest.param(RECORD.replace(b"v1beta1", b"v9"), "field apiVersion is 'kubelet.config.k8s.io/v9'", id="newer"),
         pytest.param(RECORD.replace(b"2025-01-02T03", b"yesterday"), "Invalid RFC3339", id="no time"),
         pytest.param(RECORD.replace(b'"regcred"', b"7"), "Expected `str`", id="a name that is a number"),
-        pytest.param(RECORD.replace(b'"imageRef"', b'"expires":"x","imageRef"'), "unknown field", id="a field of a record"),
+        pytest.param(
+            RECORD.replace(b'"imageRef"', b'"expires":"x","imageRef"'), "unknown field", id="a field of a record"
+        ),
         pytest.param(RECORD.replace(b'"name"', b'"scope":"x","name"'), "unknown field", id="a field of a secret"),
         pytest.param(
             RECORD.replace(b'"kubernetesSecrets"', b'"never":true,"kubernetesSecrets"'),
