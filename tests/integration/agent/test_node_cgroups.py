@@ -7,16 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from klet.aio.clock import SystemClock
-from klet.aio.threads import Threads
 from klet.host.cgroups.discover import find_hierarchy
-from klet.host.cgroups.manager import CgroupManager, NoUnits
-from klet.host.cgroups.metrics import register_cgroups
 from klet.host.cgroups.names import CgroupName, parse_cgroupfs
 from klet.host.cgroups.resources import CgroupResources
 from klet.host.cpulist import format_cpu_list
 from klet.host.machine.reader import MachineReader
-from klet.metrics import MetricRegistry
 
 FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
 MIB = 1 << 20
@@ -24,19 +19,6 @@ ALL = int(os.environ.get("KLET_CGROUP_KILLS", "0"))
 NUMBERS = range(1, ALL + 1) if ALL else (1, 9, 24, 33)
 RESERVED = {"cpu": "500m", "memory": "256Mi", "pid": "100"}
 PLAIN = CgroupResources()
-
-
-@pytest.fixture
-def cgroups():
-    threads = Threads(limit=1)
-    yield CgroupManager(
-        hierarchy=find_hierarchy(),
-        units=NoUnits(),
-        threads=threads,
-        clock=SystemClock(),
-        durations=register_cgroups(MetricRegistry()),
-    )
-    threads.close()
 
 
 @pytest.fixture

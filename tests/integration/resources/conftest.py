@@ -3,14 +3,8 @@ import subprocess
 
 import pytest
 
-from klet.aio.clock import SystemClock
-from klet.aio.threads import Threads
-from klet.host.cgroups.discover import find_hierarchy
-from klet.host.cgroups.manager import CgroupManager, NoUnits
-from klet.host.cgroups.metrics import register_cgroups
 from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import CgroupResources
-from klet.metrics import MetricRegistry
 from klet.resources.names import pods_root
 
 
@@ -19,24 +13,6 @@ def root():
     """Skip a test that only root can do."""
     if os.geteuid() != 0:
         pytest.skip("needs root: run the tests as root")
-
-
-@pytest.fixture
-def hierarchy():
-    return find_hierarchy()
-
-
-@pytest.fixture
-def cgroups(hierarchy):
-    threads = Threads(limit=1)
-    yield CgroupManager(
-        hierarchy=hierarchy,
-        units=NoUnits(),
-        threads=threads,
-        clock=SystemClock(),
-        durations=register_cgroups(MetricRegistry()),
-    )
-    threads.close()
 
 
 @pytest.fixture
