@@ -24,7 +24,7 @@ def reserved(node):
     node.machine.run(f"systemctl start {SLICE}")
     yield f"/{SLICE}"
     node.stop()
-    node.machine.run(f"systemctl stop {SLICE}")
+    node.machine.run(f"systemctl stop {SLICE} && systemctl revert {SLICE} && systemctl daemon-reload")
 
 
 @pytest.mark.dozen

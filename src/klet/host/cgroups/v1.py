@@ -60,11 +60,15 @@ class V1Hierarchy:
 
     def create(self, path: str, resources: CgroupResources) -> None:  # noqa: ARG002 - version 1 has no threaded cgroups
         created: list[Path] = []
+        cpuset = self._controllers.get("cpuset")
         try:
-            for mount in self._mounts:
-                created.extend(tree.make_directories(mount, path))
-            if cpuset := self._controllers.get("cpuset"):
+            # First, and filled: one that is in every tree is whole then, whenever the agent was killed.
+            if cpuset:
+                created.extend(tree.make_directories(cpuset, path))
                 _inherit_cpuset(cpuset, path)
+            for mount in self._mounts:
+                if mount != cpuset:
+                    created.extend(tree.make_directories(mount, path))
         except (CgroupError, FileError):
             tree.remove_directories(created)
             raise

@@ -83,6 +83,16 @@ def test_version_1_takes_back_what_it_made_when_a_part_fails(v1, tmp_path):
     assert not (tmp_path / "cpu/a").exists()
 
 
+def test_version_1_fills_the_cpuset_before_it_makes_the_rest(tmp_path):
+    for name in ("cpu", "cpuset"):
+        plant(tmp_path / name)
+    plant(tmp_path / "cpuset", "cpuset.cpus", text="0-1")
+    hierarchy = V1Hierarchy(controllers={name: tmp_path / name for name in ("cpu", "cpuset")})
+    with pytest.raises(FileError, match=r"cpuset\.cpus"):
+        hierarchy.create("/new", CgroupResources())
+    assert not (tmp_path / "cpu/new").exists()
+
+
 def test_version_2_writes_what_is_given(v2, tmp_path):
     v2.write(
         "/pod",
