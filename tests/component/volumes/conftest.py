@@ -91,7 +91,11 @@ class VolumeNode:
         self.mounter = NotedMounts()
         settings = InformerSettings(cluster.client, cluster.watcher, self.clock, random.Random(1))
         self.objects = build_cluster_objects(
-            strategy, settings=settings, node=lambda: None, sync_period=timedelta(minutes=1)
+            strategy,
+            settings=settings,
+            client=cluster.client,
+            node=lambda: None,
+            sync_period=timedelta(minutes=1),
         )
         self.tokens = TokenCache(client=cluster.client, randomness=random.Random(1), clock=self.clock)
         ports = VolumePorts(

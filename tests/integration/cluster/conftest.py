@@ -134,7 +134,7 @@ async def informing(client: KubeClient, plane: ControlPlane, *wanted: tuple[type
     """Informers that run until the block is left."""
     chance = random.Random(1)
     async with plane.transport() as transport, asyncio.TaskGroup() as group:
-        watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=chance)
+        watcher = Watcher(transport=transport, randomness=chance)
         settings = InformerSettings(client, watcher, plane.clock, chance)
         informers = tuple(Informer(struct=struct, scope=scope, settings=settings) for struct, scope in wanted)
         tasks = [group.create_task(each.run()) for each in informers]

@@ -86,7 +86,7 @@ async def test_an_informer_follows_and_is_not_confused_by_a_restart_of_its_conne
     await api.client.create(a_map("a"), space)
     async with control_plane.transport() as transport, asyncio.TaskGroup() as group:
         chance = random.Random(1)
-        watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=chance)
+        watcher = Watcher(transport=transport, randomness=chance)
         settings = InformerSettings(api.client, watcher, control_plane.clock, chance)
         informer = Informer(struct=ConfigMap, scope=WatchScope(space), settings=settings)
         task = group.create_task(informer.run())
