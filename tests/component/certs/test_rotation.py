@@ -25,7 +25,6 @@ from klet.journal.memory import MemoryJournal
 from klet.kube.errors import CredentialError
 from klet.kube.informer import InformerSettings
 from klet.kube.kubeconfig import load_kubeconfig
-from klet.kube.throttle import Unlimited
 from klet.kube.watch import Watcher, WatchScope
 from klet.metrics import MetricRegistry
 from klet.testing.clock import ManualClock

@@ -23,7 +23,6 @@ from klet.host.images import BUSYBOX_IMAGE
 from klet.kube.client import KubeClient
 from klet.kube.errors import KubeError, NotFound
 from klet.kube.informer import Informer, InformerSettings
-from klet.kube.throttle import Unlimited
 from klet.kube.watch import Watcher, WatchScope
 from klet.testing.containerd import REQUEST_TIMEOUT, remove_pods
 from klet.testing.control_plane.cluster import ControlPlane, run_control_plane

@@ -12,7 +12,6 @@ from klet.api.config import ConfigMap
 from klet.api.pod import Pod
 from klet.cri.client import connect
 from klet.kube.errors import Expired, KubeError
-from klet.kube.throttle import Unlimited
 from klet.kube.watch import Watcher, WatchScope
 from klet.testing.containerd import REQUEST_TIMEOUT
 from klet.wire import cri_v1_pb2 as pb

@@ -13,7 +13,6 @@ from klet.api.pod import Pod
 from klet.kube.client import PAGE, PatchType
 from klet.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from klet.kube.informer import Informer, InformerSettings
-from klet.kube.throttle import Unlimited
 from klet.kube.watch import Watcher, WatchScope
 from klet.testing.control_plane.identities import node_user
 
