@@ -213,13 +213,14 @@ class ManagerPorts(Struct, frozen=True, kw_only=True):
 def build_manager(ports: ManagerPorts) -> VolumeManager:
     boards = build_boards(ports.clock)
     register_volume_counts(ports.registry, boards)
+    metrics = register_volumes(ports.registry)
     view = AttachView(desired=boards.desired, find_node=ports.find_node, by_agent=ports.attaches)
     reconciler = MountReconciler(
         boards=boards,
         stages=_build_stages(ports, boards),
         attach_view=view,
         recorder=ports.recorder,
-        metrics=register_volumes(ports.registry),
+        metrics=metrics,
         refresh=ports.refresh,
         randomness=ports.randomness,
         clock=ports.clock,
@@ -229,7 +230,9 @@ def build_manager(ports: ManagerPorts) -> VolumeManager:
         claims=PodClaims(reader=ports.claims, clock=ports.clock),
         boards=boards,
         reconciler=reconciler,
-        reconstruction=Reconstruction(plugins=ports.plugins, boards=boards, disk=ports.disk, host=ports.devices),
+        reconstruction=Reconstruction(
+            plugins=ports.plugins, boards=boards, disk=ports.disk, host=ports.devices, counters=metrics.left
+        ),
         attachments=Attachments(boards=boards, view=view, node=ports.node, reconciler=reconciler),
         allocations=ports.allocations,
         disk=ports.disk,

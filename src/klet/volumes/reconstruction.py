@@ -16,6 +16,7 @@ from klet.volumes.device_host import DeviceHost
 from klet.volumes.devices import DeviceState, NodeDevice
 from klet.volumes.disk import FoundVolume
 from klet.volumes.kinds import name_of
+from klet.volumes.metrics import LeftCounters
 from klet.volumes.names import MountKey, VolumeName
 from klet.volumes.plugin_calls import carry_out
 from klet.volumes.plugins.base import LeftVolume, StagedPlugin, VolumePlugin
@@ -37,12 +38,19 @@ class Reconstruction:
     """Puts on the boards what is found."""
 
     def __init__(
-        self, *, plugins: Iterable[VolumePlugin], boards: VolumeBoards, disk: FoundVolumes, host: DeviceHost
+        self,
+        *,
+        plugins: Iterable[VolumePlugin],
+        boards: VolumeBoards,
+        disk: FoundVolumes,
+        host: DeviceHost,
+        counters: LeftCounters,
     ) -> None:
         self._plugins = plugins
         self._boards = boards
         self._disk = disk
         self._host = host
+        self._counters = counters
         self._tried: dict[PodUID, frozenset[tuple[str, str, bool]]] = {}
         """What was torn down though it leads to no volume."""
 
@@ -111,6 +119,7 @@ class Reconstruction:
         """Return what is left of a volume, whole or in part."""
         name, device, is_unreadable = plugin.unique_name(uid, found.name), None, False
         left = LeftVolume(uid=uid, name=found.name, path=found.path, is_block=found.is_block, mounts=mounts)
+        self._counters.read.add()
         try:
             spec = await carry_out(plugin.reconstruct(left), name)
             name, has_device = name_of(plugin, uid, spec)
@@ -118,6 +127,7 @@ class Reconstruction:
                 device = _read_device(plugin, spec)
         except KletError as error:
             is_unreadable = True
+            self._counters.unreadable.add()
             extra = {"uid": uid, "volume": found.name, "error": str(error)}
             logger.warning("A volume of a previous run cannot be read", extra=extra)
         mount = ActualMount(
