@@ -10,6 +10,7 @@ from klet.admission.verdicts import AdmitHandler
 from klet.allocation.book import AllocationBook
 from klet.api.quantity import ZERO
 from klet.app.boards import Boards, build_boards, remembered_pods
+from klet.app.disk_stats import build_disk_stats
 from klet.app.image_collection import build_image_collection
 from klet.app.images import build_images
 from klet.app.metrics import register_features, register_node_name
@@ -40,9 +41,7 @@ from klet.resources.names import pods_root
 from klet.runtime.gc import ContainerGc, ContainerRemover
 from klet.runtime.restart import comes_back
 from klet.stats.collector import StatsCollector
-from klet.stats.disk import DiskSettings, NodeDisk
-from klet.stats.disk_metrics import register_volume_durations
-from klet.stats.disk_walker import DiskWalker
+from klet.stats.disk import NodeDisk
 from klet.stats.provider import SummaryProvider, SummarySettings
 from klet.stats.sandbox_images import SandboxImages
 from klet.status.board import StatusBoard
@@ -120,19 +119,9 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     register_features(boards.metrics, settings.gates)
     register_contact(boards.metrics, ports.contact)
     manager, volumes = _build_volumes(ports, settings, boards)
-    walker = DiskWalker(meter=ports.disk, durations=register_volume_durations(boards.metrics), clock=ports.clock)
-    disk = NodeDisk(
-        runtime=ports.runtime,
-        images=ports.images,
-        pods=boards.cache,
-        volumes=manager,
-        walker=walker,
-        meter=ports.disk,
-        settings=DiskSettings(root=settings.root, volume_period=settings.volume_stats_period),
-        clock=ports.clock,
-    )
+    disks = build_disk_stats(ports, settings, boards, manager)
     images = build_images(ports, settings, boards)
-    collection = build_image_collection(ports, settings, boards, images, disk)
+    collection = build_image_collection(ports, settings, boards, images, disks.disk)
     saved_state = SavedStateKeeper(
         store=ports.saved_state_store,
         statuses=boards.statuses,
@@ -288,7 +277,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
             pleg,
             housekeeping,
             gc,
-            walker,
+            *disks.parts,
             *images.parts,
             *collection.parts,
             *logs,
@@ -323,8 +312,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         loop=loop,
         metrics=ports.metrics,
         stats=stats,
-        summaries=_build_summaries(ports, settings, boards, stats, disk),
-        disk=disk,
+        summaries=_build_summaries(ports, settings, boards, stats, disks.disk),
+        disk=disks.disk,
         pulls=PullMeter(pulls=boards.running_pulls, content=ports.content, clock=ports.clock),
         images=boards.images,
         image_views=collection.views,

@@ -25,6 +25,7 @@ from klet.volumes.expansion import ClaimStatuses, VolumeExpander
 from klet.volumes.flex.probing import FlexFinder
 from klet.volumes.generated_files import GeneratedFiles
 from klet.volumes.kinds import VolumeKinds
+from klet.volumes.label_metrics import register_labels
 from klet.volumes.labels import LabelRules
 from klet.volumes.local_directories import Binder, LocalDirectories
 from klet.volumes.manager import VolumeDisk, VolumeManager
@@ -226,7 +227,13 @@ def build_manager(ports: ManagerPorts) -> VolumeManager:
         clock=ports.clock,
     )
     return VolumeManager(
-        kinds=VolumeKinds(ports.plugins, ports.layout, ports.translate, ports.labels),
+        kinds=VolumeKinds(
+            ports.plugins,
+            ports.layout,
+            ports.translate,
+            ports.labels,
+            label_metrics=register_labels(ports.registry) if ports.labels.is_on else None,
+        ),
         claims=PodClaims(reader=ports.claims, clock=ports.clock),
         boards=boards,
         reconciler=reconciler,

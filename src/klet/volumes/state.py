@@ -58,6 +58,8 @@ class DesiredMount(Struct, frozen=True, kw_only=True):
     """It is mounted with the SELinux label of its pod, so pods with different ones cannot share it."""
     label: str = ""
     """That label; empty if the pod has none."""
+    meant_label: str | None = None
+    """The label that it would be mounted with whatever its access modes; None if its plugin or node cannot do that."""
     revision: int = 0
     """Goes up with everything that may have changed the volume's content."""
 

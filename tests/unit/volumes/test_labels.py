@@ -7,6 +7,7 @@ from klet.api.pod import Pod
 from klet.api.storage import PersistentVolume
 from klet.api.volume import Volume
 from klet.volumes.errors import VolumeSetupError
+from klet.volumes.label_metrics import access_mode, plugin_label
 from klet.volumes.labels import LabelRules, choose_label, is_labelled
 from klet.volumes.spec import VolumeSpec
 
@@ -106,3 +107,29 @@ def test_containers_have_to_agree():
         "multiple SELinux labels found: system_u:object_r:container_file_t:s0:c1,c2,"
         "system_u:object_r:container_file_t:s0:c2"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "mode"),
+    [
+        pytest.param(spec("ReadWriteOncePod"), "RWOP", id="for one pod"),
+        pytest.param(spec("ReadWriteOncePod", "ReadWriteOnce"), "RWO", id="for one node, too"),
+        pytest.param(spec("ReadWriteOnce", "ReadOnlyMany"), "ROX", id="for many readers, too"),
+        pytest.param(spec("ReadOnlyMany", "ReadWriteMany"), "RWX", id="for many, too"),
+        pytest.param(VolumeSpec(Volume(name="v")), "inline", id="a volume of the pod itself"),
+    ],
+)
+def test_the_access_mode_that_metrics_name(given, mode):
+    assert access_mode(given) == mode
+
+
+@pytest.mark.parametrize(
+    ("csi", "expected"),
+    [
+        pytest.param({"driver": "d.example", "volumeHandle": "h"}, "kubernetes.io/csi/d.example", id="a driver"),
+        pytest.param(None, "kubernetes.io/csi", id="no driver"),
+    ],
+)
+def test_the_plugin_that_metrics_name(csi, expected):
+    persistent = convert(PersistentVolume, {"metadata": {"name": "pv"}, "spec": {"csi": csi} if csi else {}})
+    assert plugin_label(VolumeSpec(Volume(name="v"), persistent), "kubernetes.io/csi") == expected
