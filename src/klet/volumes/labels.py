@@ -1,5 +1,6 @@
 """The SELinux label that a volume is mounted with, instead of relabelling all of its files (context mounts). Pure."""
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -7,6 +8,7 @@ from msgspec import Struct
 
 from klet.api.pod import Pod
 from klet.api.security import SELinuxOptions
+from klet.host.mountinfo import MountEntry
 from klet.volumes.errors import LabelsDiffer
 from klet.volumes.spec import VolumeSpec
 from klet.volumes.usage import containers_with
@@ -16,6 +18,8 @@ _USER: Final = "system_u"
 _ROLE: Final = "object_r"
 _TYPE: Final = "container_file_t"
 _LEVEL: Final = "s0"
+_CONTEXT: Final = re.compile(r'(?:^|,)context=(?:"([^"]*)"|([^,]*))')
+"""Quoted if there is a comma in it, as in most levels."""
 
 
 class LabelRules(Struct, frozen=True):
@@ -57,6 +61,12 @@ def choose_label(pod: Pod, names: Iterable[str], rules: LabelRules) -> str:
 def build_file_label(options: SELinuxOptions) -> str:
     """Return the label of files. A role and a type of a pod are those of its processes."""
     return f"{options.user or _USER}:{_ROLE}:{_TYPE}:{options.level or _LEVEL}"
+
+
+def mounted_label(mount: MountEntry) -> str:
+    """Return the label that a filesystem is mounted with, as the mount table shows it; empty without one."""
+    found = _CONTEXT.search(",".join(mount.super_options))
+    return (found[1] or found[2]) if found is not None else ""
 
 
 def _options(pod: Pod, names: frozenset[str]) -> list[SELinuxOptions]:

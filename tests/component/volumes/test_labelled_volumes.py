@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from klet.api.security import SecurityContext, SELinuxOptions
+from klet.host.mountinfo import parse_mountinfo
 from klet.volumes.errors import WaitFailed
 from klet.volumes.labels import LabelRules
 
@@ -82,6 +83,44 @@ async def test_a_device_is_unmounted_for_a_pod_with_another_label(labelling, pod
     await labelling.settle(timedelta(seconds=1))
     assert waiter.done()
     assert labelling.disks.labels == [("device", LABEL), ("u1", LABEL), ("device", OTHER), ("u2", OTHER)]
+
+
+@pytest.fixture
+async def restarted(staged):
+    """An agent whose previous run has mounted the disk with a label, for a pod that is gone."""
+    staged.labels = LabelRules(is_on=True, has_all_modes=True)
+    staged.begin()
+    staged.disks.is_labelling = True
+    staged.cluster.add_claim(disk="local-1")
+    staged.rack.staged["local-1"] = False
+    staged.rack.directories["old", "pv-local-1"] = "local-1"
+    path = "/plugins/kubernetes.io/gce-pd/mounts/local-1"
+    line = f'40 30 8:0 / {path} rw,relatime shared:1 - ext4 /dev/sda rw,context="{LABEL}"'
+    staged.devices.table = parse_mountinfo(line)
+    staged.cluster.attach()
+    await staged.start()
+    return staged
+
+
+async def test_what_a_previous_run_mounted_with_another_label_is_unmounted_first(restarted, pod_on):
+    waiter = await restarted.wait(pod_on(claims=["c"], uid="u2", seLinuxOptions={"level": "s0:c2"}))
+    assert not waiter.done()
+    assert restarted.disks.labels == []
+    await restarted.end("old")
+    restarted.volumes.release_unused()
+    await restarted.settle()
+    assert waiter.done()
+    assert restarted.disks.calls[:3] == [
+        ("tear_down", "old", "pv-local-1"),
+        ("unmount_device", "local-1", ""),
+        ("mount_device", "local-1"),
+    ]
+    assert restarted.disks.labels == [("device", OTHER), ("u2", OTHER)]
+
+
+async def test_what_a_previous_run_mounted_with_the_same_label_stays(restarted, pod_on):
+    assert (await restarted.wait(pod_on(claims=["c"], uid="u2", seLinuxOptions={"level": "s0:c1"}))).done()
+    assert ("unmount_device", "local-1", "") not in restarted.disks.calls
 
 
 async def test_pods_with_the_same_label_share_it(labelling, pod_on):
