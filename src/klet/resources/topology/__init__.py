@@ -1,0 +1,1 @@
+"""Which NUMA nodes the resources of a container come from (topology manager)."""
