@@ -3,16 +3,16 @@
 import logging
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.model.causes import CauseRecorder
 from klet.model.foreign_text import shorten
-from klet.model.pods import PodUID
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
+from klet.model.roles import PodsByUid
 from klet.model.stats import DiskStats
 
 logger = logging.getLogger(__name__)
@@ -21,17 +21,11 @@ DECIDER: Final = "stats.volume_health"
 LONGEST: Final = 512
 
 
-class PodFinder(Protocol):
-    """Knows the pods of the node."""
-
-    def get(self, uid: PodUID) -> Pod | None: ...
-
-
 class VolumeHealth:
     """Has volumes measured whether or not anybody asks, and records an Event of the pod for each abnormal one."""
 
     def __init__(
-        self, *, disk: DiskStats, pods: PodFinder, period: timedelta, recorder: CauseRecorder, clock: Clock
+        self, *, disk: DiskStats, pods: PodsByUid, period: timedelta, recorder: CauseRecorder, clock: Clock
     ) -> None:
         self._disk = disk
         self._pods = pods
