@@ -32,7 +32,7 @@ from klet.objectcache.token_rules import (
 logger = logging.getLogger(__name__)
 
 SWEEP: Final = timedelta(minutes=1)
-AT_ONCE: Final = 4
+AT_ONCE: Final = 8
 """Requests at a time: so the first pods of a full node have their tokens first, and connections are used again."""
 LONGEST_TURN: Final = timedelta(seconds=1)
 """A request that takes longer keeps no other one waiting."""

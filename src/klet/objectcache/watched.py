@@ -25,8 +25,8 @@ SYNC_PATIENCE: Final = timedelta(seconds=1)
 """How long a reader waits for the first list, from the moment that the API server is asked for it."""
 QUEUE_PATIENCE: Final = timedelta(seconds=10)
 """How long a reader waits for that moment. While nobody answers, each turn to begin takes as long as it may."""
-AT_ONCE: Final = 4
-"""Watches that begin at a time. More would not be quicker: each costs both sides work of a few milliseconds."""
+AT_ONCE: Final = 8
+"""Watches that begin at a time: enough for an API server far away, few enough for the first pods to come first."""
 SWEEP: Final = timedelta(minutes=1)
 IDLE_SYNCS: Final = 5
 """A watch of an object that was not read for so many sync periods is stopped."""
