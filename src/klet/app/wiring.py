@@ -10,13 +10,13 @@ from klet.admission.verdicts import AdmitHandler
 from klet.allocation.book import AllocationBook
 from klet.api.quantity import ZERO
 from klet.app.boards import Boards, build_boards, remembered_pods
-from klet.app.disk_stats import build_disk_stats
 from klet.app.image_collection import build_image_collection
 from klet.app.images import build_images
 from klet.app.metrics import register_features, register_node_name
 from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
 from klet.app.starting import build_plugin_manager, build_runtime_parts
+from klet.app.summaries import build_disk_stats, build_summaries
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.images.board import ImageBoard
 from klet.images.pull_meter import PullMeter
@@ -42,7 +42,7 @@ from klet.runtime.gc import ContainerGc, ContainerRemover
 from klet.runtime.restart import comes_back
 from klet.stats.collector import StatsCollector
 from klet.stats.disk import NodeDisk
-from klet.stats.provider import SummaryProvider, SummarySettings
+from klet.stats.provider import SummaryProvider
 from klet.stats.sandbox_images import SandboxImages
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import SavedStateKeeper
@@ -312,7 +312,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         loop=loop,
         metrics=ports.metrics,
         stats=stats,
-        summaries=_build_summaries(ports, settings, boards, stats, disks.disk),
+        summaries=build_summaries(ports, settings, boards, stats, disks.disk),
         disk=disks.disk,
         pulls=PullMeter(pulls=boards.running_pulls, content=ports.content, clock=ports.clock),
         images=boards.images,
@@ -426,25 +426,6 @@ def _build_loop(
         monitor=monitor,
         housekeeping=trigger.ask,
         recorder=ports.recorder,
-    )
-
-
-def _build_summaries(
-    ports: Ports, settings: AgentSettings, boards: Boards, stats: StatsCollector, disk: NodeDisk
-) -> SummaryProvider:
-    return SummaryProvider(
-        reader=stats,
-        disk=disk,
-        seen=boards.cache,
-        runtime=ports.runtime,
-        limits=ports.usage.process_limits,
-        settings=SummarySettings(
-            node_name=settings.node_name,
-            booted_at=lambda: ports.machine.info().booted_at,
-            agent_started=ports.clock.now(),
-            has_pressure=settings.stats.has_pressure,
-        ),
-        clock=ports.clock,
     )
 
 

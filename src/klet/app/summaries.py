@@ -1,4 +1,4 @@
-"""Builds what measures the disks of the node, its images and its pods."""
+"""Builds what measures the disks of the node, its images and its pods, and what composes summaries of all usage."""
 
 from datetime import timedelta
 
@@ -9,9 +9,11 @@ from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
 from klet.model.roles import Part
 from klet.model.volumes import MeasurableVolumes
+from klet.stats.collector import StatsCollector
 from klet.stats.disk import DiskSettings, NodeDisk
 from klet.stats.disk_metrics import register_volume_durations
 from klet.stats.disk_walker import DiskWalker
+from klet.stats.provider import SummaryProvider, SummarySettings
 from klet.stats.volume_health import VolumeHealth
 
 
@@ -41,3 +43,22 @@ def build_disk_stats(
         return MeasuredDisks(disk, (walker,))
     health = VolumeHealth(disk=disk, pods=boards.pods, period=period, recorder=ports.recorder, clock=ports.clock)
     return MeasuredDisks(disk, (walker, health))
+
+
+def build_summaries(
+    ports: Ports, settings: AgentSettings, boards: Boards, stats: StatsCollector, disk: NodeDisk
+) -> SummaryProvider:
+    return SummaryProvider(
+        reader=stats,
+        disk=disk,
+        seen=boards.cache,
+        runtime=ports.runtime,
+        limits=ports.usage.process_limits,
+        settings=SummarySettings(
+            node_name=settings.node_name,
+            booted_at=lambda: ports.machine.info().booted_at,
+            agent_started=ports.clock.now(),
+            has_pressure=settings.stats.has_pressure,
+        ),
+        clock=ports.clock,
+    )
