@@ -47,6 +47,7 @@ WARNING = """
     OutOfpods AppArmor SupplementalGroupsPolicyNotSupported UnexpectedAdmissionError Preempting HostIPsIPFamilyMismatch
     FailedPrepareDynamicResources PodLevelResourcesNotSupported
     ExceededGracePeriod FailedKillPod FailedCreatePodContainer Failed FailedMount AlreadyMountedVolume
+    VolumeConditionAbnormal
     VolumePermissionChangeInProgress
     VolumeAttachmentLimitExceeded FailedMapVolume FailedAttachVolume FailedMountOnFilesystemMismatch
     VolumeResizeFailed FileSystemResizeFailed
