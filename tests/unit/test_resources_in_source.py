@@ -25,7 +25,8 @@ DECIDERS = ("model/allocation.py", "allocation/", "sync/admission.py")
 """Where it is decided what of a spec a pod is given."""
 OTHER_RESOURCES = frozenset(
     {
-        ("allocation/admitted.py", "status"),  # of a container, as it was reported
+        ("admission/resource_fit.py", "status"),  # of a container, as it was reported
+        ("allocation/admitted.py", "status"),
         ("allocation/book.py", "record"),  # of a container, as the runtime shows it
         ("journal/container_reasons.py", "status"),
         ("objectcache/tokens.py", "found"),  # the kinds of an API group

@@ -4,11 +4,12 @@ A pod is admitted once, and given its resources then. A pod that runs already or
 agent is not checked again, so that a restart rejects no pod.
 """
 
+import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, assert_never
 
 from klet.admission.declared_features import describe_missing, find_missing_for_update
-from klet.admission.verdicts import Admit, AdmitHandler, Reject, Verdict, Wait
+from klet.admission.verdicts import Admit, AdmitHandler, Preempt, Reject, Verdict, Wait
 from klet.allocation.admitted import compute_admitted, find_resized
 from klet.allocation.book import AllocationBook
 from klet.api.pod import Pod
@@ -20,6 +21,8 @@ from klet.pods.store import PodStore
 from klet.status.phase import is_terminal
 from klet.sync.ledger import WorkerLedger
 from klet.sync.worker_state import Stage
+
+logger = logging.getLogger(__name__)
 
 DECIDER: Final = "sync.admission"
 _WITHOUT_ROOM: Final = frozenset({Stage.ADMITTING, Stage.TERMINATED, Stage.FINISHED})
@@ -85,17 +88,37 @@ class PodAdmission:
         """Record what a pod waits for."""
         self._decisions.for_pod(pod).record(Reason.ADMISSION_WAITS, wait.message, next_step="ask again", parent=cause)
 
+    def note_preempted(self, victim: Pod, preempt: Preempt) -> None:
+        """Log that a pod has stopped to make room for another one."""
+        extra = {"pod": victim.metadata.name, "uid": victim.metadata.uid, "resource": preempt.resource}
+        logger.info("Pod preempted", extra=extra)
+
+    def others_of(self, pod: Pod) -> tuple[Pod, ...]:
+        """Return the pods that the node has admitted besides this one, and that still hold what they were given."""
+        return tuple(
+            other for other in self._pods.all() if other.metadata.uid != pod.metadata.uid and self._has_room(other)
+        )
+
     async def _decide(self, pod: Pod) -> Verdict:
         if is_terminal(pod.status.phase) or pod.metadata.deletion_timestamp is not None:
             return Admit()
         if self._remembers(uid_of(pod)):
             return Admit()
-        others = [other for other in self._pods.all() if self._has_room(uid_of(other))]
+        others = self.others_of(pod)
+        making_room: Preempt | None = None
         for handler in self._handlers:
             verdict = await handler.admit(pod, others)
-            if not isinstance(verdict, Admit):
-                return verdict
-        return Admit()
+            match verdict:
+                case Admit():
+                    pass
+                case Preempt():
+                    # No pod has to stop for one that would be rejected all the same.
+                    making_room = making_room or verdict
+                case Reject() | Wait():
+                    return verdict
+                case _:
+                    assert_never(verdict)
+        return making_room or Admit()
 
     def _check_features(self, pod: Pod, known: Pod, cause: CauseId | None) -> None:
         """Warn of a change that needs what the node does not declare. Nothing is done about it, as upstream has it."""
@@ -111,7 +134,7 @@ class PodAdmission:
             following = "keep the resources that it was admitted with"
             self._decisions.for_pod(pod).record(Reason.RESIZE_PENDING, message, next_step=following, parent=cause)
 
-    def _has_room(self, uid: PodUID) -> bool:
+    def _has_room(self, pod: Pod) -> bool:
         """Return whether a pod was admitted, and still holds what it was given."""
-        state = self._ledger.get(uid)
+        state = self._ledger.get(uid_of(pod))
         return state is not None and state.stage not in _WITHOUT_ROOM
