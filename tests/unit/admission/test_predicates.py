@@ -366,7 +366,11 @@ def resizing(spec, actual, allocated, *, infeasible=False):
     status = {
         "containerStatuses": [
             {
-                "name": "main", "image": "i", "imageID": "i", "ready": True, "restartCount": 0,
+                "name": "main",
+                "image": "i",
+                "imageID": "i",
+                "ready": True,
+                "restartCount": 0,
                 "resources": {"requests": {"cpu": actual}},
                 "allocatedResources": {"cpu": allocated},
             }
