@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from klet.admission.predicates import Neighbours
 from klet.admission.resource_fit import Amounts, compute_used
 from klet.api.pod import Pod, PodStatus
 from klet.model.allocation import PodAllocation
@@ -27,7 +26,7 @@ class PodLoads:
         self._status_of = status_of
         self._loads: dict[str, _Load] = {}
 
-    def sum_up(self, others: Sequence[Pod]) -> Neighbours:
+    def sum_up(self, others: Sequence[Pod]) -> Amounts:
         """Return what these pods take together."""
         loads: dict[str, _Load] = {}
         used: dict[str, int] = {}
@@ -37,7 +36,7 @@ class PodLoads:
                 used[name] = used.get(name, 0) + amount
         # Those that are gone are forgotten.
         self._loads = loads
-        return Neighbours(pods=others, used=used)
+        return used
 
     def _load(self, pod: Pod) -> _Load:
         known = self._loads.get(pod.metadata.uid)

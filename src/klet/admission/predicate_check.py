@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
 from klet.admission.loads import PodLoads
 from klet.admission.predicates import (
     NO_NODE,
@@ -15,7 +17,7 @@ from klet.admission.predicates import (
     needs_fresh_node,
     with_own_system,
 )
-from klet.admission.resource_fit import compute_requested
+from klet.admission.resource_fit import ResourceDemand, compare_resources, compute_requested
 from klet.admission.verdicts import Verdict
 from klet.api.node import Node
 from klet.api.pod import Pod
@@ -38,6 +40,15 @@ class AdmittingNode(Protocol):
         ...
 
 
+class Comparison(Struct, frozen=True):
+    """A pod beside the Node and the other pods."""
+
+    demands: tuple[ResourceDemand, ...]
+    """What it demands of the node; none if it could never run here."""
+    failures: tuple[Failure, ...]
+    """Everything that speaks against it."""
+
+
 class PredicateCheck:
     """Rejects pods for which the node is not made or has no room, and makes room for critical ones."""
 
@@ -55,33 +66,38 @@ class PredicateCheck:
         self._allocations = allocations
 
     async def admit(self, pod: Pod, others: Sequence[Pod]) -> Verdict:
-        return self.decide(pod, await self.find_failures(pod, others), others)
+        found = await self.compare(pod, others)
+        return self.decide(pod, found.failures, others)
 
     def decide(self, pod: Pod, failures: Sequence[Failure], others: Sequence[Pod]) -> Verdict:
         """Return what follows from the failures that were found."""
         return decide_fit(pod, failures, others, self._request)
 
-    async def find_failures(self, pod: Pod, others: Sequence[Pod]) -> tuple[Failure, ...]:
-        """Return everything that speaks against a pod. Nothing is changed."""
+    async def compare(self, pod: Pod, others: Sequence[Pod]) -> Comparison:
+        """Compare the pod with everything. Nothing is changed."""
         node, rules = self._node.known(), self._rules()
         if node is None:
-            return (NO_NODE,)
+            return Comparison((), (NO_NODE,))
         impossible = find_impossible(pod, has_groups_policy=rules.has_groups_policy)
         if impossible is not None:
-            return (impossible,)
+            return Comparison((), (impossible,))
         node = with_own_system(node)
         requested = compute_requested(self._allocations.of(pod), node.status.allocatable)
-        neighbours = self._loads.sum_up(others)
-        failures = find_failures(pod, requested, neighbours, node, rules)
-        if not needs_fresh_node(failures):
-            return failures
+        used = self._loads.sum_up(others)
+
+        def compare_with(node: Node) -> Comparison:
+            demands = compare_resources(requested, used, pods=len(others), allocatable=node.status.allocatable)
+            return Comparison(demands, find_failures(pod, demands, others, node, rules))
+
+        found = compare_with(node)
+        if not needs_fresh_node(found.failures):
+            return found
         try:
-            fresh = await self._node.fetch()
+            return compare_with(await self._node.fetch())
         except KletError as error:
             extra = {"pod": pod.metadata.name, "uid": pod.metadata.uid, "error": str(error)}
             logger.warning("The Node was not read again for a pod whose affinity it does not match", extra=extra)
-            return failures
-        return find_failures(pod, requested, neighbours, fresh, rules)
+            return found
 
     def _request(self, pod: Pod, resource: str) -> int:
         return compute_resource_request(self._allocations.of(pod), resource)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.admission.preemption import MESSAGE, Need, NoVictims, Requests, as_preempted, choose_victims
-from klet.admission.resource_fit import Amounts, Shortage, find_shortages
+from klet.admission.resource_fit import ResourceDemand
 from klet.admission.verdicts import Admit, Preempt, Reject, Verdict
 from klet.api.affinity import suits_pod
 from klet.api.container import ContainerPort
@@ -28,7 +28,7 @@ _TCP: Final = "TCP"
 _STRICT: Final = "Strict"
 _AGENT: Final = "the node agent"
 
-Failure: TypeAlias = Shortage | Reject
+Failure: TypeAlias = ResourceDemand | Reject
 """One reason against a pod. Other pods can make room for a critical pod, and help with nothing but a shortage."""
 
 NO_NODE: Final = Reject(Reason.INVALID_NODE_INFO, "Kubelet cannot get node info.")
@@ -45,29 +45,22 @@ class PredicateRules(Struct, frozen=True, kw_only=True):
     """Where the agent itself listens, as host ports."""
 
 
-class Neighbours(Struct, frozen=True, kw_only=True):
-    """The pods that the node has admitted, and what they take together."""
-
-    pods: Sequence[Pod] = ()
-    used: Amounts = {}
-
-
 def find_impossible(pod: Pod, *, has_groups_policy: bool) -> Reject | None:
     """Return why a pod can never run here, whatever other pods do."""
     return check_os(pod) or check_groups_policy(pod, is_supported=has_groups_policy)
 
 
 def find_failures(
-    pod: Pod, requested: Amounts, others: Neighbours, node: Node, rules: PredicateRules
+    pod: Pod, demands: Sequence[ResourceDemand], others: Sequence[Pod], node: Node, rules: PredicateRules
 ) -> tuple[Failure, ...]:
     """Return everything that speaks against a pod on this node (generalFilter)."""
-    shortages = find_shortages(requested, others.used, pods=len(others.pods), allocatable=node.status.allocatable)
     rejections = (
         check_affinity(pod, node),
         check_node_name(pod, node),
-        check_host_ports(pod, others.pods) or check_own_ports(pod, rules.own_ports),
+        check_host_ports(pod, others) or check_own_ports(pod, rules.own_ports),
         check_taints(pod, node.spec.taints, comparisons=rules.compares_taints),
     )
+    shortages = (each for each in demands if each.is_short)
     return (*shortages, *(each for each in rejections if each is not None))
 
 
@@ -85,7 +78,7 @@ def decide_fit(pod: Pod, failures: Sequence[Failure], others: Sequence[Pod], req
     refused = next((each for each in failures if isinstance(each, Reject)), None)
     if refused is not None:
         return refused
-    shortages = [each for each in failures if isinstance(each, Shortage)]
+    shortages = [each for each in failures if isinstance(each, ResourceDemand)]
     found = choose_victims(pod, others, [Need(each.resource, each.missing) for each in shortages], requests)
     if isinstance(found, NoVictims):
         message = f"Unexpected error while attempting to recover from admission failure: {found.message}"
@@ -196,7 +189,7 @@ def host_ports(pod: Pod) -> Iterator[ContainerPort]:
         yield from (port for port in container.ports if port.host_port > 0)
 
 
-def _measure(shortage: Shortage) -> dict[str, str | int]:
+def _measure(shortage: ResourceDemand) -> dict[str, str | int]:
     return {
         "why": shortage.why,
         "resource": shortage.resource,

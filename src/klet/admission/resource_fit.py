@@ -38,8 +38,11 @@ _REASONS: Final[Mapping[str, Reason]] = MappingProxyType(
 )
 
 
-class Shortage(Struct, frozen=True, kw_only=True):
-    """A resource of which the node has too little left for a pod (InsufficientResourceError)."""
+class ResourceDemand(Struct, frozen=True, kw_only=True):
+    """What a pod requests of a resource, beside what others have and the node has in all.
+
+    If the node has too little left, that is upstream's InsufficientResourceError.
+    """
 
     resource: str
     requested: int
@@ -60,6 +63,10 @@ class Shortage(Struct, frozen=True, kw_only=True):
     @property
     def missing(self) -> int:
         return self.requested - (self.capacity - self.used)
+
+    @property
+    def is_short(self) -> bool:
+        return self.missing > 0
 
     @property
     def why(self) -> str:
@@ -137,26 +144,26 @@ def is_resize_infeasible(status: PodStatus) -> bool:
     return pending is not None and pending.reason == _INFEASIBLE
 
 
-def find_shortages(
+def compare_resources(
     requested: Amounts, used: Amounts, *, pods: int, allocatable: Mapping[str, Quantity]
-) -> tuple[Shortage, ...]:
-    """Return everything that the node has too little of, in upstream's order; of scalar resources by their names.
+) -> tuple[ResourceDemand, ...]:
+    """Return what the pod demands, in upstream's order; of scalar resources by their names.
 
-    A pod that requests nothing of a resource does not lack it, even where the node has promised more than it has.
+    A pod that requests nothing of a resource does not demand it, even where the node has promised more than it has.
     """
-    found: list[Shortage] = []
     most = allocatable.get(PODS, ZERO).value()
-    if pods + 1 > most:
-        found.append(Shortage(resource=PODS, requested=1, used=pods, capacity=most))
+    place = ResourceDemand(resource=PODS, requested=1, used=pods, capacity=most)
     wanted = {name: amount for name, amount in requested.items() if amount > 0}
     if not wanted:
-        return tuple(found)
+        return (place,)
     has = count_amounts(allocatable)
-    for name in _in_order(wanted):
-        capacity, taken = has.get(name, 0), used.get(name, 0)
-        if wanted[name] > capacity - taken:
-            found.append(Shortage(resource=name, requested=wanted[name], used=taken, capacity=capacity))
-    return tuple(found)
+    return (
+        place,
+        *(
+            ResourceDemand(resource=name, requested=wanted[name], used=used.get(name, 0), capacity=has.get(name, 0))
+            for name in _in_order(wanted)
+        ),
+    )
 
 
 def _in_order(names: Mapping[str, int]) -> Sequence[str]:

@@ -23,6 +23,7 @@ from klet.app.opening import LeftState, open_base, open_left_state, open_ports, 
 from klet.app.pod_network import build_configured_cidrs
 from klet.app.ports import BasePorts
 from klet.app.settings import (
+    PREVENT_API_REFERENCES,
     AgentSettings,
     check_settings,
     cut_log_settings,
@@ -78,7 +79,6 @@ FIRST_PATIENCE = timedelta(seconds=3)
 """How long the agent waits for the runtime's first answer before it starts without it."""
 DRAIN_TIME = timedelta(seconds=5)
 """How long statuses and Events are sent when the agent stops: much less than a service manager allows."""
-PREVENT_API_REFERENCES = "PreventStaticPodAPIReferences"
 
 
 def main(argv: list[str]) -> int:

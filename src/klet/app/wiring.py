@@ -4,7 +4,6 @@ from functools import partial
 
 from msgspec import Struct
 
-from klet.admission.chain import AdmissionChain
 from klet.allocation.book import AllocationBook
 from klet.app.admission import build_admission
 from klet.app.boards import Boards, build_boards, remembered_pods
@@ -47,6 +46,7 @@ from klet.status.checkpoint import SavedStateKeeper
 from klet.sync.admission import PodAdmission
 from klet.sync.cgroup_step import CgroupStep
 from klet.sync.counted import CountedAdmission, CountedSteps
+from klet.sync.fit import FitPreview, NoPlacement
 from klet.sync.housekeeping import Housekeeping, HousekeepingTrigger, Leftovers, PodMemories
 from klet.sync.ledger import WorkerLedger
 from klet.sync.loop import SyncLoop
@@ -90,7 +90,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     allocations: AllocationBook
     statuses: StatusBoard
     ledger: WorkerLedger
-    admission: AdmissionChain
+    fit: FitPreview
     queries: PodQueries
     cache: RuntimeCache
     pleg: Pleg
@@ -199,20 +199,18 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         steps = TracedSteps(inner=steps, tracer=ports.tracer)
     chain = build_admission(ports, settings, boards, runtime=runtime)
     trigger = HousekeepingTrigger(sources_ready=ports.changes.all_ready, clock=ports.clock)
+    admission = PodAdmission(
+        handlers=chain.handlers,
+        declared_features=settings.declared_features,
+        pods=boards.pods,
+        ledger=boards.ledger,
+        allocations=boards.allocations,
+        status_of=boards.statuses.get,
+        report_rejection=statuses.reject,
+        recorder=ports.recorder,
+    )
     workers = PodWorkers(
-        admission=CountedAdmission(
-            inner=PodAdmission(
-                handlers=chain.handlers,
-                declared_features=settings.declared_features,
-                pods=boards.pods,
-                ledger=boards.ledger,
-                allocations=boards.allocations,
-                remembers=lambda uid: boards.statuses.get(uid) is not None,
-                report_rejection=statuses.reject,
-                recorder=ports.recorder,
-            ),
-            metrics=register_admission(boards.metrics),
-        ),
+        admission=CountedAdmission(inner=admission, metrics=register_admission(boards.metrics)),
         steps=steps,
         statuses=pleg,
         is_live=boards.cache.is_live,
@@ -313,7 +311,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         allocations=boards.allocations,
         statuses=boards.statuses,
         ledger=boards.ledger,
-        admission=chain,
+        fit=FitPreview(chain=chain, placement=NoPlacement(), others_of=admission.others_of, clock=ports.clock),
         queries=queries,
         cache=boards.cache,
         pleg=pleg,

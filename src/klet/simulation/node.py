@@ -79,6 +79,7 @@ from klet.simulation.fake_host import (
     MemoryVolumes,
 )
 from klet.simulation.fake_usage import MemoryUsageHost
+from klet.sources.manifest_preview import ManifestPreview
 from klet.sources.merge import PodChangeKind, PodChanges
 from klet.stats.collector import StatsSettings
 from klet.sync.loop import ChangeSource
@@ -328,6 +329,7 @@ class SimulatedNode:
             journal=self.journal,
             configuration=b"{}",
             node_ips=(str(ADDRESS),),
+            manifests=ManifestPreview(node_name=NODE_NAME, has_api=False),
             features=ApiFeatures(),
             parts=(),
         )

@@ -12,7 +12,7 @@ from klet.admission.declared_features import describe_missing, find_missing_for_
 from klet.admission.verdicts import Admit, AdmitHandler, Preempt, Reject, Verdict, Wait
 from klet.allocation.admitted import compute_admitted, find_resized
 from klet.allocation.book import AllocationBook
-from klet.api.pod import Pod
+from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId, CauseRecorder
 from klet.model.pods import PodUID, is_static, uid_of
 from klet.model.reasons import Reason
@@ -25,7 +25,6 @@ from klet.sync.worker_state import Stage
 logger = logging.getLogger(__name__)
 
 DECIDER: Final = "sync.admission"
-_WITHOUT_ROOM: Final = frozenset({Stage.ADMITTING, Stage.TERMINATED, Stage.FINISHED})
 
 
 class PodAdmission:
@@ -39,7 +38,7 @@ class PodAdmission:
         pods: PodStore,
         ledger: WorkerLedger,
         allocations: AllocationBook,
-        remembers: Callable[[PodUID], bool],
+        status_of: Callable[[PodUID], PodStatus | None],
         report_rejection: Callable[[Pod, Reject, CauseId], None],
         recorder: CauseRecorder,
     ) -> None:
@@ -49,8 +48,8 @@ class PodAdmission:
         self._pods = pods
         self._ledger = ledger
         self._allocations = allocations
-        self._remembers = remembers
-        """Whether a previous run of the agent admitted a pod."""
+        self._status_of = status_of
+        """What was last reported of a pod. One that waits for its admission has a status from a previous run alone."""
         self._report_rejection = report_rejection
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
@@ -102,8 +101,8 @@ class PodAdmission:
     async def _decide(self, pod: Pod) -> Verdict:
         if is_terminal(pod.status.phase) or pod.metadata.deletion_timestamp is not None:
             return Admit()
-        if self._remembers(uid_of(pod)):
-            return Admit()
+        if self._status_of(uid_of(pod)) is not None:
+            return Admit()  # by a previous run of the agent
         others = self.others_of(pod)
         making_room: Preempt | None = None
         for handler in self._handlers:
@@ -136,5 +135,15 @@ class PodAdmission:
 
     def _has_room(self, pod: Pod) -> bool:
         """Return whether a pod was admitted, and still holds what it was given."""
-        state = self._ledger.get(uid_of(pod))
-        return state is not None and state.stage not in _WITHOUT_ROOM
+        uid = uid_of(pod)
+        state, status = self._ledger.get(uid), self._status_of(uid)
+        match state.stage if state is not None else None:
+            case Stage.TERMINATING:
+                return True
+            case Stage.SYNCING:
+                return status is None or not is_terminal(status.phase)
+            case Stage.ADMITTING:
+                # After a restart it waits for its turn, and will not be asked about again.
+                return status is not None and not is_terminal(status.phase)
+            case _:
+                return False

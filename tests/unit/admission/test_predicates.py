@@ -6,7 +6,6 @@ import pytest
 from msgspec.structs import replace
 
 from klet.admission.predicates import (
-    Neighbours,
     PredicateRules,
     as_rejection,
     check_affinity,
@@ -16,7 +15,7 @@ from klet.admission.predicates import (
     needs_fresh_node,
     with_own_system,
 )
-from klet.admission.resource_fit import Shortage, compute_requested, compute_used
+from klet.admission.resource_fit import ResourceDemand, compare_resources, compute_requested, compute_used
 from klet.admission.verdicts import Admit, Preempt, Reject
 from klet.api.codec import convert
 from klet.api.container import ContainerPort
@@ -50,13 +49,14 @@ def used_by(others):
     for other in others:
         for name, amount in compute_used(desired_allocation(other), other.status).items():
             used[name] = used.get(name, 0) + amount
-    return Neighbours(pods=others, used=used)
+    return used
 
 
 def failures_of(pod, others=(), node=None, **rules):
     node = node or a_node()
     requested = compute_requested(desired_allocation(pod), node.status.allocatable)
-    return find_failures(pod, requested, used_by(others), node, PredicateRules(**rules))
+    demands = compare_resources(requested, used_by(others), pods=len(others), allocatable=node.status.allocatable)
+    return find_failures(pod, demands, others, node, PredicateRules(**rules))
 
 
 def request_of(pod, resource):
@@ -355,9 +355,9 @@ def test_the_words_of_a_shortage():
             "capacity": 2000,
         },
     )
-    memory = Shortage(resource="memory", requested=3 << 29, used=1 << 30, capacity=2 << 30)
+    memory = ResourceDemand(resource="memory", requested=3 << 29, used=1 << 30, capacity=2 << 30)
     assert memory.why == "the pod requests 1536Mi of memory; the node has 2Gi for pods, of which others have 1Gi"
-    pods = Shortage(resource="pods", requested=1, used=3, capacity=3)
+    pods = ResourceDemand(resource="pods", requested=1, used=3, capacity=3)
     assert pods.why == "the node has room for 3 pods, and 3 are there"
 
 
@@ -390,7 +390,7 @@ def resizing(spec, actual, allocated, *, infeasible=False):
     ],
 )
 def test_a_pod_that_is_resized_takes_the_most(other, used):
-    assert used_by([other]).used == {"cpu": used}
+    assert used_by([other]) == {"cpu": used}
 
 
 def placed(**spec):

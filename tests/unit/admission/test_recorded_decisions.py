@@ -60,7 +60,7 @@ async def test_who_is_admitted(case):
     node, book = RecordedNode(case), AllocationBook()
     loads = PodLoads(allocations=book, status_of=lambda other: other.status)
     check = PredicateCheck(node=node, rules=lambda: node.rules, loads=loads, allocations=book)
-    failures = await check.find_failures(pod, others)
+    failures = (await check.compare(pod, others)).failures
     assert [as_rejection(each).message for each in failures] == case["failures"]
     assert node.fetched == case.get("fetched", 0)
     match check.decide(pod, failures, others):

@@ -35,6 +35,7 @@ class Voice:
 
 class Bench:
     def __init__(self, *verdicts, remembered=(), declared=None):
+        self.statuses = {uid: PodStatus(phase="Pending") for uid in remembered}
         self.voices = [Voice(verdict) for verdict in verdicts]
         self.pods, self.ledger, self.allocations = PodStore(), WorkerLedger(), AllocationBook()
         self.journal = MemoryJournal(clock=ManualClock())
@@ -45,7 +46,7 @@ class Bench:
             pods=self.pods,
             ledger=self.ledger,
             allocations=self.allocations,
-            remembers=lambda uid: uid in remembered,
+            status_of=self.statuses.get,
             report_rejection=lambda *rejection: self.reported.append(rejection),
             recorder=self.journal,
         )
