@@ -94,8 +94,7 @@ async def test_all_reasons_against_a_pod_in_the_order_of_admission():
 
 
 async def test_who_would_be_stopped_for_a_critical_pod():
-    others = (pod("small", "200m"), pod("large", "1700m"), pod("static", "100m", source="file"))
-    answer = await look(pod("new", "1", source="file", priority=None), *others[:2])
+    answer = await look(pod("new", "1", source="file"), pod("small", "200m"), pod("large", "1700m"))
     assert (answer.fits, answer.source) == (True, "static")
     assert [(each.name, each.qos_class) for each in answer.victims] == [("large", "Burstable")]
 
