@@ -28,6 +28,7 @@ OTHER_RESOURCES = frozenset(
         ("admission/resource_fit.py", "status"),  # of a container, as it was reported
         ("allocation/admitted.py", "status"),
         ("allocation/book.py", "record"),  # of a container, as the runtime shows it
+        ("cli/fit.py", "answer"),  # what a pod requests and what there is, in words
         ("journal/container_reasons.py", "status"),
         ("objectcache/tokens.py", "found"),  # the kinds of an API group
         ("runtime/config/container_config.py", "settings"),  # the node's rules
