@@ -152,7 +152,11 @@ def test_a_pod_that_is_killed_says_why_to_the_end():
             target = next(each for each in last.conditions if each.type == "DisruptionTarget")
             assert target.last_transition_time is not None
             assert running.agent.statuses.reported(UID).is_finished
-            assert last.container_statuses[0].state.terminated is not None
+            ended = last.container_statuses[0].state.terminated
+            assert ended is not None
+            # Its container was there until the last status had been computed.
+            assert (ended.reason, bool(ended.container_id)) == ("Error", True)
+            await until(machine, lambda: not machine.runtime.containers(), within=90 * SECOND)
 
     run_virtual(story())
 
