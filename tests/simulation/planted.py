@@ -231,7 +231,7 @@ def neighbours_ignored(agent: Agent) -> None:
 def room_never_returns(agent: Agent) -> None:
     """Pods that have ended hold what they were given for good."""
     admission = _part(agent, PodWorkers)._admission._inner
-    admission._has_room = lambda _pod: True
+    admission._has_room = lambda _uid: True
 
 
 BUGS: tuple[Bug, ...] = (

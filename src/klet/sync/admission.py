@@ -94,9 +94,8 @@ class PodAdmission:
 
     def others_of(self, pod: Pod) -> tuple[Pod, ...]:
         """Return the pods that the node has admitted besides this one, and that still hold what they were given."""
-        return tuple(
-            other for other in self._pods.all() if other.metadata.uid != pod.metadata.uid and self._has_room(other)
-        )
+        own = uid_of(pod)
+        return tuple(other for uid, other in self._pods.by_uid().items() if uid != own and self._has_room(uid))
 
     async def _decide(self, pod: Pod) -> Verdict:
         if is_terminal(pod.status.phase) or pod.metadata.deletion_timestamp is not None:
@@ -133,9 +132,8 @@ class PodAdmission:
             following = "keep the resources that it was admitted with"
             self._decisions.for_pod(pod).record(Reason.RESIZE_PENDING, message, next_step=following, parent=cause)
 
-    def _has_room(self, pod: Pod) -> bool:
+    def _has_room(self, uid: PodUID) -> bool:
         """Return whether a pod was admitted, and still holds what it was given."""
-        uid = uid_of(pod)
         state, status = self._ledger.get(uid), self._status_of(uid)
         match state.stage if state is not None else None:
             case Stage.TERMINATING:
