@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
-from klet.api.placement import Taint
 from klet.app.cgroup_opening import open_cgroups
 from klet.app.metrics import register_journal
 from klet.app.ports import BasePorts, ContainerPorts, NodeObjects, PluginPorts, Ports
@@ -203,7 +202,6 @@ async def open_ports(
     changes: ChangeSource,
     node_ips: Callable[[], tuple[str, ...]],
     host_ips: Callable[[], tuple[str, ...]] = tuple,
-    node_taints: Callable[[], tuple[Taint, ...]] = tuple,
     plugin_handlers: Mapping[str, PluginHandler] | None = None,
 ) -> AsyncIterator[Ports]:
     """Yield the ports of this machine."""
@@ -268,7 +266,6 @@ async def open_ports(
             cgroup_parts=cgroups.parts,
             node_ips=node_ips,
             host_ips=host_ips,
-            node_taints=node_taints,
             randomness=base.randomness,
             containers=containers,
             volumes=await open_volumes(

@@ -12,7 +12,6 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.node import Node
-from klet.api.placement import Taint
 from klet.cri.client import CriClient
 from klet.cri.content import ContainerdContent
 from klet.cri.events import RuntimeEventSource
@@ -246,8 +245,6 @@ class Ports(Struct, frozen=True, kw_only=True):
     """Blobs of images; None where there is no such thing to ask."""
     host_ips: Callable[[], tuple[str, ...]] = tuple
     """The same as reported in statuses: only where there is an API server."""
-    node_taints: Callable[[], tuple[Taint, ...]] = tuple
-    """The taints of the Node, as the API server has it."""
     tracer: Tracer | None = None
     """Makes spans; None if nothing is traced."""
     plugins: PluginPorts | None = None

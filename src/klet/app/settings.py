@@ -63,6 +63,7 @@ STARTS_PER_CPU = 4
 """Where many pods are up soonest: with fewer in flight the CPUs idle, with more the runtime gets slower for all."""
 LONGEST_REQUEST = timedelta(days=365)
 """gRPC takes a deadline of more than two centuries for one that has passed."""
+PREVENT_API_REFERENCES: Final = "PreventStaticPodAPIReferences"
 _EVERY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 
 

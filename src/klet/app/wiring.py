@@ -4,11 +4,8 @@ from functools import partial
 
 from msgspec import Struct
 
-from klet.admission.checks import NodeChecks, NodeFacts
-from klet.admission.declared_features import DeclaredFeatureCheck
-from klet.admission.verdicts import AdmitHandler
 from klet.allocation.book import AllocationBook
-from klet.api.quantity import ZERO
+from klet.app.admission import build_admission
 from klet.app.boards import Boards, build_boards, remembered_pods
 from klet.app.cgroup_opening import build_qos_repair
 from klet.app.image_collection import build_image_collection
@@ -17,13 +14,13 @@ from klet.app.metrics import register_features, register_node_name
 from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
 from klet.app.starting import build_plugin_manager, build_runtime_parts
+from klet.app.summaries import build_disk_stats, build_summaries
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.images.board import ImageBoard
 from klet.images.pull_meter import PullMeter
 from klet.images.views import ImageViews
 from klet.logs.rotation import LogManager
 from klet.metrics import AgentMetrics
-from klet.model.pod_resources import PODS
 from klet.model.roles import Part
 from klet.node.addresses import prefers_ipv6
 from klet.node.first_contact import AfterFirstContact
@@ -41,16 +38,15 @@ from klet.resources.names import pods_root
 from klet.runtime.gc import ContainerGc, ContainerRemover
 from klet.runtime.restart import comes_back
 from klet.stats.collector import StatsCollector
-from klet.stats.disk import DiskSettings, NodeDisk
-from klet.stats.disk_metrics import register_volume_durations
-from klet.stats.disk_walker import DiskWalker
-from klet.stats.provider import SummaryProvider, SummarySettings
+from klet.stats.disk import NodeDisk
+from klet.stats.provider import SummaryProvider
 from klet.stats.sandbox_images import SandboxImages
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import SavedStateKeeper
 from klet.sync.admission import PodAdmission
 from klet.sync.cgroup_step import CgroupStep
 from klet.sync.counted import CountedAdmission, CountedSteps
+from klet.sync.fit import FitPreview, NoPlacement
 from klet.sync.housekeeping import Housekeeping, HousekeepingTrigger, Leftovers, PodMemories
 from klet.sync.ledger import WorkerLedger
 from klet.sync.loop import SyncLoop
@@ -94,6 +90,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     allocations: AllocationBook
     statuses: StatusBoard
     ledger: WorkerLedger
+    fit: FitPreview
     queries: PodQueries
     cache: RuntimeCache
     pleg: Pleg
@@ -121,19 +118,9 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     register_features(boards.metrics, settings.gates)
     register_contact(boards.metrics, ports.contact)
     manager, volumes = _build_volumes(ports, settings, boards)
-    walker = DiskWalker(meter=ports.disk, durations=register_volume_durations(boards.metrics), clock=ports.clock)
-    disk = NodeDisk(
-        runtime=ports.runtime,
-        images=ports.images,
-        pods=boards.cache,
-        volumes=manager,
-        walker=walker,
-        meter=ports.disk,
-        settings=DiskSettings(root=settings.root, volume_period=settings.volume_stats_period),
-        clock=ports.clock,
-    )
+    disks = build_disk_stats(ports, settings, boards, manager)
     images = build_images(ports, settings, boards)
-    collection = build_image_collection(ports, settings, boards, images, disk)
+    collection = build_image_collection(ports, settings, boards, images, disks.disk)
     saved_state = SavedStateKeeper(
         store=ports.saved_state_store,
         statuses=boards.statuses,
@@ -200,21 +187,20 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         steps = RebootedPods(inner=steps, reboot=ports.reboot, restart_all=settings.features.restart_all)
     if ports.tracer is not None:
         steps = TracedSteps(inner=steps, tracer=ports.tracer)
+    chain = build_admission(ports, settings, boards, runtime=runtime)
     trigger = HousekeepingTrigger(sources_ready=ports.changes.all_ready, clock=ports.clock)
+    admission = PodAdmission(
+        handlers=chain.handlers,
+        declared_features=settings.declared_features,
+        pods=boards.pods,
+        ledger=boards.ledger,
+        allocations=boards.allocations,
+        status_of=boards.statuses.get,
+        report_rejection=statuses.reject,
+        recorder=ports.recorder,
+    )
     workers = PodWorkers(
-        admission=CountedAdmission(
-            inner=PodAdmission(
-                handlers=_build_handlers(ports, settings, boards, runtime=runtime),
-                declared_features=settings.declared_features,
-                pods=boards.pods,
-                ledger=boards.ledger,
-                allocations=boards.allocations,
-                remembers=lambda uid: boards.statuses.get(uid) is not None,
-                report_rejection=statuses.reject,
-                recorder=ports.recorder,
-            ),
-            metrics=register_admission(boards.metrics),
-        ),
+        admission=CountedAdmission(inner=admission, metrics=register_admission(boards.metrics)),
         steps=steps,
         statuses=pleg,
         is_live=boards.cache.is_live,
@@ -291,7 +277,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
             *ports.cgroup_parts,
             build_qos_repair(ports, cgroups, ports.changes.all_ready),
             gc,
-            walker,
+            *disks.parts,
             *images.parts,
             *collection.parts,
             *logs,
@@ -317,6 +303,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         allocations=boards.allocations,
         statuses=boards.statuses,
         ledger=boards.ledger,
+        fit=FitPreview(chain=chain, placement=NoPlacement(), others_of=admission.others_of, clock=ports.clock),
         queries=queries,
         cache=boards.cache,
         pleg=pleg,
@@ -326,41 +313,12 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         loop=loop,
         metrics=ports.metrics,
         stats=stats,
-        summaries=_build_summaries(ports, settings, boards, stats, disk),
-        disk=disk,
+        summaries=build_summaries(ports, settings, boards, stats, disks.disk),
+        disk=disks.disk,
         pulls=PullMeter(pulls=boards.running_pulls, content=ports.content, clock=ports.clock),
         images=boards.images,
         image_views=collection.views,
     )
-
-
-def _build_handlers(
-    ports: Ports, settings: AgentSettings, boards: Boards, *, runtime: RuntimeState
-) -> tuple[AdmitHandler, ...]:
-    """Build what is asked about every new pod, in this order."""
-    checks = _build_checks(ports, settings, boards, runtime=runtime)
-    if settings.declared_features is None:
-        return (checks,)
-    return checks, DeclaredFeatureCheck(declared=settings.declared_features)
-
-
-def _build_checks(ports: Ports, settings: AgentSettings, boards: Boards, *, runtime: RuntimeState) -> NodeChecks:
-    """Build the checks of new pods; what the node has and can do is looked up for each of them."""
-    has_app_armor = ports.machine.info().has_app_armor
-
-    def find_facts() -> NodeFacts:
-        return NodeFacts(
-            max_pods=ports.containers.resources.allocatable().get(PODS, ZERO).value(),
-            allowed_sysctls=settings.allowed_sysctls,
-            has_app_armor=has_app_armor,
-            has_groups_policy=bool(runtime.report.supplemental_groups_policy),
-            has_pod_level_resources=settings.has_pod_level_resources,
-            taints=ports.node_taints(),
-            compares_taints=settings.features.taint_comparisons,
-            own_ports=settings.own_ports,
-        )
-
-    return NodeChecks(facts=find_facts, allocations=boards.allocations)
 
 
 def _build_reporting(ports: Ports, settings: AgentSettings, boards: Boards) -> tuple[ProbeManager, PodStatuses]:
@@ -440,25 +398,6 @@ def _build_loop(
         monitor=monitor,
         housekeeping=trigger.ask,
         recorder=ports.recorder,
-    )
-
-
-def _build_summaries(
-    ports: Ports, settings: AgentSettings, boards: Boards, stats: StatsCollector, disk: NodeDisk
-) -> SummaryProvider:
-    return SummaryProvider(
-        reader=stats,
-        disk=disk,
-        seen=boards.cache,
-        runtime=ports.runtime,
-        limits=ports.usage.process_limits,
-        settings=SummarySettings(
-            node_name=settings.node_name,
-            booted_at=lambda: ports.machine.info().booted_at,
-            agent_started=ports.clock.now(),
-            has_pressure=settings.stats.has_pressure,
-        ),
-        clock=ports.clock,
     )
 
 

@@ -98,6 +98,12 @@ class Reason(StrEnum):
     NODE_PORTS = "NodePorts", _WARNING
     TAINT_TOLERATION = "TaintToleration", _WARNING
     SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED = "SupplementalGroupsPolicyNotSupported", _WARNING
+    INVALID_NODE_INFO = "InvalidNodeInfo", _WARNING
+    NODE_AFFINITY = "NodeAffinity", _WARNING
+    NODE_NAME = "NodeName", _WARNING
+    OUT_OF_CPU = "OutOfcpu", _WARNING
+    OUT_OF_MEMORY = "OutOfmemory", _WARNING
+    OUT_OF_EPHEMERAL_STORAGE = "OutOfephemeral-storage", _WARNING
     OUT_OF_PODS = "OutOfpods", _WARNING
     APP_ARMOR = "AppArmor", _WARNING
     VOLUME_ATTACHMENT_LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded", _WARNING
@@ -139,6 +145,7 @@ class Reason(StrEnum):
     FILE_SYSTEM_RESIZE_SUCCESSFUL = "FileSystemResizeSuccessful", _NORMAL
     ALREADY_MOUNTED_VOLUME = "AlreadyMountedVolume", _WARNING
     VOLUME_PERMISSION_CHANGE_IN_PROGRESS = "VolumePermissionChangeInProgress", _WARNING
+    VOLUME_CONDITION_ABNORMAL = "VolumeConditionAbnormal", _WARNING
     VOLUMES_NOT_MOUNTED = "VolumesNotMounted"
     FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET = "FailedToRetrieveImagePullSecret", _WARNING
     MISSING_CLUSTER_DNS = "MissingClusterDNS", _WARNING
@@ -202,7 +209,19 @@ class UnknownReason(str):
     event_type: Final = None
 
 
-AnyReason: TypeAlias = Reason | UnknownReason
+class OutOfResource(str):
+    """The rejection of a pod for want of a resource that not every node has; the name of the resource is part of it."""
+
+    __slots__ = ()
+
+    event_type: Final = EventType.WARNING
+
+
+RejectionReason: TypeAlias = Reason | OutOfResource
+AnyReason: TypeAlias = RejectionReason | UnknownReason
+
+OUT_OF: Final = "OutOf"
+"""How the reasons begin that name a resource."""
 
 
 def read_reason(word: str) -> AnyReason:
@@ -210,4 +229,4 @@ def read_reason(word: str) -> AnyReason:
     try:
         return Reason(word)
     except ValueError:
-        return UnknownReason(word)
+        return OutOfResource(word) if word.startswith(OUT_OF) else UnknownReason(word)

@@ -79,6 +79,7 @@ from klet.simulation.fake_host import (
     MemoryVolumes,
 )
 from klet.simulation.fake_usage import MemoryUsageHost
+from klet.sources.manifest_preview import ManifestPreview
 from klet.sources.merge import PodChangeKind, PodChanges
 from klet.stats.collector import StatsSettings
 from klet.sync.loop import ChangeSource
@@ -215,7 +216,9 @@ class SimulatedNode:
             reboot = await self.compare_boots(boots)
             ports = self.build_ports(client, wanted, seed=seed, reboot=reboot, metrics=metrics)
             api = self._open_api(socket) if socket is not None else None
-            settings = simulated_settings(parallel_starts, features=features, node=self.settings)
+            settings = simulated_settings(
+                parallel_starts, features=features, node=replace(self.settings, taints=self.taints)
+            )
             settings = replace(settings, own_ports=self.own_ports, log_rotation=self.log_rotation)
             settings = replace(settings, stats=self.stats, image_gc=self.image_gc)
             node = build_node(NodeSpecification(settings=settings, ports=ports, api=api))
@@ -315,7 +318,6 @@ class SimulatedNode:
             addresses=self.machine,
             storage=self.machine.storage,
             metrics=metrics or open_metrics(architecture=self.machine.info().architecture),
-            node_taints=lambda: self.taints,
         )
 
     def _open_api(self, socket: Path) -> OpenedApi:
@@ -327,6 +329,7 @@ class SimulatedNode:
             journal=self.journal,
             configuration=b"{}",
             node_ips=(str(ADDRESS),),
+            manifests=ManifestPreview(node_name=NODE_NAME, has_api=False),
             features=ApiFeatures(),
             parts=(),
         )

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from klet.admission.verdicts import Reject, Verdict, Wait
+from klet.admission.verdicts import Preempt, Reject, Verdict, Wait
 from klet.api.pod import Pod
 from klet.model.causes import CauseId
 from klet.model.pods import PodUID
@@ -81,4 +81,8 @@ class Admission(Protocol):
 
     def note_wait(self, pod: Pod, wait: Wait, *, cause: CauseId | None) -> None:
         """Record what a pod waits for."""
+        ...
+
+    def note_preempted(self, victim: Pod, preempt: Preempt) -> None:
+        """Note that a pod has stopped to make room for another one."""
         ...
