@@ -10,7 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.admission.preemption import MESSAGE, Need, NoVictims, as_preempted, choose_victims
-from klet.admission.verdicts import Admit, Preempt, Reject, Verdict
 from klet.api.container import ContainerPort
 from klet.api.node import LINUX, OS_LABEL
 from klet.api.placement import Taint
@@ -23,6 +22,7 @@ from klet.model.pod_resources import PODS, compute_resource_request
 from klet.model.pods import is_critical, is_static
 from klet.model.reasons import Reason
 from klet.model.roles import Allocations
+from klet.model.verdicts import Admit, Preempt, Reject, Verdict
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - compared with, not bound to
 _TCP: Final = "TCP"
@@ -38,7 +38,6 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
 
     max_pods: int
     """As many as the node has room for."""
-    allowed_sysctls: tuple[str, ...] = ()
     has_app_armor: bool = False
     """Whether the kernel confines containers with AppArmor profiles."""
     has_groups_policy: bool = False
@@ -182,11 +181,7 @@ def decide_admission(pod: Pod, others: Sequence[Pod], facts: NodeFacts, allocati
 
     Others make room for a critical pod, unless it would be rejected even then.
     """
-    rejected = (
-        check_sysctls(pod, allowed=facts.allowed_sysctls)
-        or check_os(pod)
-        or check_groups_policy(pod, is_supported=facts.has_groups_policy)
-    )
+    rejected = check_os(pod) or check_groups_policy(pod, is_supported=facts.has_groups_policy)
     if rejected is not None:
         return rejected
     shortage = find_shortage(others, max_pods=facts.max_pods)
@@ -202,6 +197,16 @@ def decide_admission(pod: Pod, others: Sequence[Pod], facts: NodeFacts, allocati
     if rejected is not None:
         return rejected
     return Admit() if shortage is None else _make_room(pod, others, shortage, allocations)
+
+
+class SysctlCheck:
+    """The check of kernel parameters, which comes before resources are allocated."""
+
+    def __init__(self, *, allowed: Sequence[str]) -> None:
+        self._allowed = tuple(allowed)
+
+    async def admit(self, pod: Pod, others: Sequence[Pod]) -> Verdict:  # noqa: ARG002 - the role's
+        return check_sysctls(pod, allowed=self._allowed) or Admit()
 
 
 class NodeChecks:

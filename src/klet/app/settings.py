@@ -43,6 +43,8 @@ from klet.node.machine_checks import check_machine
 from klet.node.settings import NodeSettings, cut_node_settings
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.resources.names import pods_root
+from klet.resources.settings import cut_topology_rules
+from klet.resources.topology.rules import TopologyRules
 from klet.runtime.config.container_config import ContainerSettings
 from klet.runtime.config.id_blocks import UserIdSettings, choose_range
 from klet.runtime.config.linux_resources import MemoryQosRules, ResourceRules, SwapRules
@@ -82,6 +84,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     cgroups_per_qos: bool
     pod_cgroups: PodCgroupRules
     qos: QosRules
+    topology: TopologyRules = TopologyRules()
     resolv_conf: Path | None
     gc: GcPolicy
     image_gc: ImageGcPolicy = ImageGcPolicy()
@@ -163,6 +166,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         cgroups_per_qos=config.cgroups_per_qos,
         pod_cgroups=cut_pod_cgroup_rules(given, machine),
         qos=cut_qos_rules(given, machine),
+        topology=cut_topology_rules(given.config, machine),
         resolv_conf=Path(config.resolv_conf) if config.resolv_conf else None,
         gc=GcPolicy(
             min_age=flags.minimum_container_ttl_duration,

@@ -7,7 +7,7 @@ from msgspec import Struct
 from klet.app.boards import Boards
 from klet.app.ports import ContainerPorts, Ports
 from klet.app.settings import AgentSettings
-from klet.model.roles import Part
+from klet.model.roles import ContainerPins, Part
 from klet.node.addresses import prefers_ipv6
 from klet.plugins.boards import DesiredPlugins, RegisteredPlugins
 from klet.plugins.manager import PluginManager
@@ -52,6 +52,7 @@ def build_runtime_parts(
     *,
     volumes: MountableVolumes,
     images: ImageEnsurer,
+    pins: ContainerPins,
     state: StateSaver,
 ) -> RuntimeParts:
     """Build the reader of the runtime, and the executor of a pod's actions."""
@@ -68,7 +69,7 @@ def build_runtime_parts(
     killer = PodKiller(runtime=runtime, hooks=hooks, recorder=recorder, clock=clock)
     remover = ContainerRemover(runtime=runtime, killer=killer, logs=ports.logs)
     sandboxes = _build_sandboxes(ports, settings, boards, volumes)
-    starter = _build_starter(ports, settings, boards, volumes=volumes, images=images)
+    starter = _build_starter(ports, settings, boards, volumes=volumes, images=images, pins=pins)
     return RuntimeParts(
         reader=reader,
         hooks=hooks,
@@ -110,7 +111,13 @@ def _build_sandboxes(ports: Ports, settings: AgentSettings, boards: Boards, volu
 
 
 def _build_starter(
-    ports: Ports, settings: AgentSettings, boards: Boards, *, volumes: MountableVolumes, images: ImageEnsurer
+    ports: Ports,
+    settings: AgentSettings,
+    boards: Boards,
+    *,
+    volumes: MountableVolumes,
+    images: ImageEnsurer,
+    pins: ContainerPins,
 ) -> ContainerStarter:
     creator = ContainerCreator(
         runtime=ports.runtime,
@@ -119,10 +126,12 @@ def _build_starter(
             files=ports.files,
             volumes=volumes,
             node_ips=ports.node_ips,
+            pins=pins,
             settings=settings,
         ),
         logs=ports.logs,
         allocations=boards.allocations,
+        pins=pins,
         clock=ports.clock,
     )
     return ContainerStarter(
@@ -143,6 +152,7 @@ def _build_planner(
     files: ContainerFileMaker,
     volumes: MountableVolumes,
     node_ips: Callable[[], tuple[str, ...]],
+    pins: ContainerPins,
     settings: AgentSettings,
 ) -> ContainerPlanner:
     environment = EnvironmentReader(
@@ -159,6 +169,7 @@ def _build_planner(
         sub_paths=ports.sub_paths,
         environment=environment,
         devices=ports.devices,
+        pins=pins,
         handlers=ports.handlers,
         settings=settings.container,
     )

@@ -4,9 +4,8 @@ from functools import partial
 
 from msgspec import Struct
 
-from klet.admission.checks import NodeChecks, NodeFacts
+from klet.admission.checks import NodeChecks, NodeFacts, SysctlCheck
 from klet.admission.declared_features import DeclaredFeatureCheck
-from klet.admission.verdicts import AdmitHandler
 from klet.allocation.book import AllocationBook
 from klet.api.quantity import ZERO
 from klet.app.boards import Boards, build_boards, remembered_pods
@@ -14,6 +13,7 @@ from klet.app.image_collection import build_image_collection
 from klet.app.images import build_images
 from klet.app.metrics import register_features, register_node_name
 from klet.app.ports import Ports
+from klet.app.resource_managers import build_resource_managers
 from klet.app.settings import AgentSettings
 from klet.app.starting import build_plugin_manager, build_runtime_parts
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
@@ -24,6 +24,7 @@ from klet.logs.rotation import LogManager
 from klet.metrics import AgentMetrics
 from klet.model.pod_resources import PODS
 from klet.model.roles import Part
+from klet.model.verdicts import AdmitHandler
 from klet.node.addresses import prefers_ipv6
 from klet.node.first_contact import AfterFirstContact
 from klet.node.metrics import register_contact
@@ -37,6 +38,7 @@ from klet.probes.manager import ProbeManager
 from klet.probes.metrics import CountedProber, register_probes
 from klet.probes.prober import Prober
 from klet.resources.names import pods_root
+from klet.resources.topology.manager import TopologyManager
 from klet.runtime.gc import ContainerGc, ContainerRemover
 from klet.runtime.restart import comes_back
 from klet.stats.collector import StatsCollector
@@ -140,7 +142,16 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         pulls=boards.pulls,
         clock=ports.clock,
     )
-    parts = build_runtime_parts(ports, settings, boards, volumes=volumes, images=collection.ensurer, state=saved_state)
+    managers = build_resource_managers(ports, settings, boards)
+    parts = build_runtime_parts(
+        ports,
+        settings,
+        boards,
+        volumes=volumes,
+        images=collection.ensurer,
+        pins=managers.pins,
+        state=saved_state,
+    )
     killer = parts.killer
     pleg = Pleg(
         reader=parts.reader,
@@ -203,7 +214,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     workers = PodWorkers(
         admission=CountedAdmission(
             inner=PodAdmission(
-                handlers=_build_handlers(ports, settings, boards, runtime=runtime),
+                handlers=_build_handlers(ports, settings, boards, topology=managers.topology, runtime=runtime),
                 declared_features=settings.declared_features,
                 pods=boards.pods,
                 ledger=boards.ledger,
@@ -332,13 +343,14 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
 
 
 def _build_handlers(
-    ports: Ports, settings: AgentSettings, boards: Boards, *, runtime: RuntimeState
+    ports: Ports, settings: AgentSettings, boards: Boards, *, topology: TopologyManager, runtime: RuntimeState
 ) -> tuple[AdmitHandler, ...]:
-    """Build what is asked about every new pod, in this order."""
+    """Build what is asked about every new pod, in upstream's order: resources are allocated before they are checked."""
+    sysctls = SysctlCheck(allowed=settings.allowed_sysctls)
     checks = _build_checks(ports, settings, boards, runtime=runtime)
     if settings.declared_features is None:
-        return (checks,)
-    return checks, DeclaredFeatureCheck(declared=settings.declared_features)
+        return sysctls, topology, checks
+    return sysctls, topology, checks, DeclaredFeatureCheck(declared=settings.declared_features)
 
 
 def _build_checks(ports: Ports, settings: AgentSettings, boards: Boards, *, runtime: RuntimeState) -> NodeChecks:
@@ -348,7 +360,6 @@ def _build_checks(ports: Ports, settings: AgentSettings, boards: Boards, *, runt
     def find_facts() -> NodeFacts:
         return NodeFacts(
             max_pods=ports.containers.resources.allocatable().get(PODS, ZERO).value(),
-            allowed_sysctls=settings.allowed_sysctls,
             has_app_armor=has_app_armor,
             has_groups_policy=bool(runtime.report.supplemental_groups_policy),
             has_pod_level_resources=settings.has_pod_level_resources,

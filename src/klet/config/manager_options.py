@@ -20,7 +20,7 @@ BY_SOCKET: Final = "align-by-socket"
 CLOSEST: Final = "prefer-closest-numa-nodes"
 MOST_NODES: Final = "max-allowable-numa-nodes"
 
-_FEWEST_NODES: Final = 8
+FEWEST_NODES: Final = 8
 _CPU_STAGES: Final[Mapping[str, str]] = {
     FULL_CORES: "",
     STRICT: "",
@@ -66,8 +66,8 @@ def _check_most_nodes(value: str) -> None:
         count = parse_integer(value, low=-(2**31), high=2**31 - 1, function="Atoi")
     except ConfigError as error:
         raise ConfigError(f"unable to convert policy option to integer {go_quote(MOST_NODES)}: {error}") from error
-    if count < _FEWEST_NODES:
-        raise ConfigError(f"the minimum value of {go_quote(MOST_NODES)} should not be less than {_FEWEST_NODES}")
+    if count < FEWEST_NODES:
+        raise ConfigError(f"the minimum value of {go_quote(MOST_NODES)} should not be less than {FEWEST_NODES}")
 
 
 def _check_cpu(config: KubeletConfiguration, gates: FeatureGates) -> None:

@@ -98,6 +98,8 @@ class Reason(StrEnum):
     OUT_OF_PODS = "OutOfpods", _WARNING
     APP_ARMOR = "AppArmor", _WARNING
     VOLUME_ATTACHMENT_LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded", _WARNING
+    TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError", _WARNING
+    TOPOLOGY_ALIGNED = "TopologyAligned"
     UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError", _WARNING
     PREEMPTING = "Preempting", _WARNING
     POD_LEVEL_RESOURCES_NOT_SUPPORTED = "PodLevelResourcesNotSupported", _WARNING

@@ -5,8 +5,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from klet.admission.checks import NodeChecks, NodeFacts, decide_admission
-from klet.admission.verdicts import Admit, Preempt, Reject
+from klet.admission.checks import NodeChecks, NodeFacts, check_sysctls, decide_admission
 from klet.allocation.book import AllocationBook
 from klet.api.codec import convert
 from klet.api.container import ContainerPort, EphemeralContainer
@@ -14,6 +13,7 @@ from klet.api.meta import ObjectMeta
 from klet.api.placement import Taint, Toleration
 from klet.api.pod import Pod, PodOS, PodStatus
 from klet.api.security import AppArmorProfile, PodSecurityContext, SecurityContext, Sysctl
+from klet.model.verdicts import Admit, Preempt, Reject
 from klet.testing.builders import make_container, make_pod
 
 PORTS = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
@@ -167,7 +167,7 @@ def tuned(*names, **spec):
 )
 def test_kernel_parameters(pod, why):
     expected = Reject("SysctlForbidden", f"forbidden sysctl: {why}") if why else None
-    assert find_rejection(pod, [], allowed_sysctls=("net.ipv6.*", "kernel.sem")) == expected
+    assert check_sysctls(pod, allowed=("net.ipv6.*", "kernel.sem")) == expected
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,6 @@ def test_app_armor(pod, is_enabled, why):
 @pytest.mark.parametrize(
     ("pod", "reason"),
     [
-        pytest.param(tuned("kernel.panic", os=PodOS(name="windows")), "SysctlForbidden", id="kernel parameters first"),
         pytest.param(
             replace(
                 secured(supplemental_groups_policy="Strict"), metadata=ObjectMeta(labels={"kubernetes.io/os": "x"})

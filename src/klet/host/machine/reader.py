@@ -8,7 +8,7 @@ import platform
 import re
 import shlex
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -21,6 +21,7 @@ from klet.host.machine.info import (
     Cpu,
     MachineInfo,
     MemoryModules,
+    NumaNode,
     SystemVersions,
     go_architecture,
     is_in_user_namespace,
@@ -62,6 +63,7 @@ class MachineReader:
             hugepages=self.hugepages(),
             dimms=self.dimms(),
             topology=topology,
+            numa_nodes=self.numa_nodes() or tuple(NumaNode(number=each) for each in sorted({c.node for c in topology})),
             agent_cpus=len(os.sched_getaffinity(0)),
             page_size=os.sysconf("SC_PAGE_SIZE"),
             architecture=host_architecture(),
@@ -128,7 +130,9 @@ class MachineReader:
 
     def hugepages(self) -> dict[int, int]:
         """Return how many huge pages there are of each size in bytes."""
-        directory = self._hugepages
+        return self._hugepages_below(self._hugepages)
+
+    def _hugepages_below(self, directory: Path) -> dict[int, int]:
         return {
             size: self._number(directory / f"hugepages-{size >> 10}kB" / "nr_hugepages")
             for size in find_hugepage_sizes(directory)
@@ -150,14 +154,31 @@ class MachineReader:
     def topology(self) -> tuple[Cpu, ...]:
         """Return the online CPUs. Missing facts are 0: one socket, one NUMA node; a core is its CPU's own."""
         nodes = self._nodes()
+        sockets = {
+            number: self._topology_number(number, "physical_package_id", missing=0) for number in self.online_cpus()
+        }
         return tuple(
             Cpu(
                 number=number,
                 core=self._topology_number(number, "core_id", missing=number),
-                socket=self._topology_number(number, "physical_package_id", missing=0),
-                node=nodes.get(number, 0),
+                socket=socket,
+                # Without NUMA nodes a socket stands for one, as cAdvisor has it.
+                node=nodes.get(number, 0) if nodes else socket,
             )
-            for number in sorted(self.online_cpus())
+            for number, socket in sorted(sockets.items())
+        )
+
+    def numa_nodes(self) -> tuple[NumaNode, ...]:
+        """Return the NUMA nodes; none if the kernel does not report them."""
+        numbers = self._node_numbers()
+        return tuple(
+            NumaNode(
+                number=number,
+                memory=self._node_memory(number),
+                hugepages=self._hugepages_below(self._root / _NODES / f"node{number}" / "hugepages"),
+                distances=self._distances_of(number, numbers),
+            )
+            for number in numbers
         )
 
     def thermal_paths(self) -> tuple[str, ...]:
@@ -193,8 +214,31 @@ class MachineReader:
 
     def _nodes(self) -> dict[int, int]:
         """Return the NUMA node of each CPU."""
-        numbers = (int(match[1]) for name in list_names(self._root / _NODES) if (match := _NODE.fullmatch(name)))
-        return {cpu: node for node in numbers for cpu in self._cpus_of(node)}
+        return {cpu: node for node in self._node_numbers() for cpu in self._cpus_of(node)}
+
+    def _node_numbers(self) -> list[int]:
+        return sorted(int(match[1]) for name in list_names(self._root / _NODES) if (match := _NODE.fullmatch(name)))
+
+    def _node_memory(self, node: int) -> int:
+        """Return the memory of a NUMA node; one that has none, or does not say, has 0."""
+        path = f"{_NODES}/node{node}/meminfo"
+        try:
+            lines = self._list(path).splitlines()
+        except FileError:
+            return 0
+        words = next((line.split() for line in lines if "MemTotal:" in line), None)
+        if words is None or len(words) < 4:
+            return 0
+        return parse_number(words[3], f"MemTotal of {path}") << 10
+
+    def _distances_of(self, node: int, numbers: Sequence[int]) -> dict[int, int]:
+        """Return how far it is from a NUMA node to each; none if the kernel does not report it for all of them."""
+        path = f"{_NODES}/node{node}/distance"
+        try:
+            found = [parse_number(word, path) for word in self._word(path).split()]
+        except FileError:
+            return {}
+        return dict(zip(numbers, found, strict=True)) if len(found) == len(numbers) else {}
 
     def _cpus_of(self, node: int) -> frozenset[int]:
         try:

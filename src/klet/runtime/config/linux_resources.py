@@ -15,7 +15,8 @@ from klet.host.cgroups.resources import (
     quota_from_millicpu,
     shares_from_millicpu,
 )
-from klet.model.allocation import PodAllocation
+from klet.host.cpulist import format_cpu_list
+from klet.model.allocation import NO_PINS, Pins, PodAllocation
 from klet.model.pod_resources import (
     CPU,
     MEMORY,
@@ -62,7 +63,13 @@ class ResourceRules(Struct, frozen=True, kw_only=True):
 
 
 def build_container_resources(
-    pod: Pod, container: str, allocation: PodAllocation, rules: ResourceRules, *, has_exclusive_cpus: bool = False
+    pod: Pod,
+    container: str,
+    allocation: PodAllocation,
+    rules: ResourceRules,
+    *,
+    pins: Pins = NO_PINS,
+    has_exclusive_cpus: bool = False,
 ) -> cri.LinuxContainerResources:
     """Return the resources of one container."""
     given = allocation.of(container)
@@ -78,6 +85,9 @@ def build_container_resources(
             pod, container, allocation, qos_of(pod), memory_capacity=rules.memory_capacity
         )
     resources.hugepage_limits.extend(_hugepages(given, allocation, rules))
+    resources.cpuset_cpus = format_cpu_list(pins.cpus)
+    # As a list of single numbers, as upstream writes it.
+    resources.cpuset_mems = ",".join(map(str, sorted(pins.memory_nodes)))
     if rules.swap is not None:
         _set_swap(resources, pod, given, rules, rules.swap)
     if rules.is_unified and rules.memory_qos is not None:
