@@ -13,7 +13,7 @@ from klet.model.recording import DecisionRecorder
 from klet.model.verdicts import Admit, Reject, Verdict, Wait
 from klet.resources.metrics import CONTAINER_SCOPE, NUMA_NODE, POD_SCOPE, AlignmentMetrics, TopologyMetrics
 from klet.resources.topology.hints import AllocationFailure, Hint, HintProvider, Hints
-from klet.resources.topology.merge import NOWHERE, Affinity, merge_hints
+from klet.resources.topology.merge import NOWHERE, Alignment, merge_hints
 from klet.resources.topology.rules import TopologyPolicy, TopologyRules, TopologyScope
 from klet.resources.topology.words import describe_hint, describe_hints
 
@@ -104,7 +104,7 @@ class TopologyManager:
         }
         return Reject(Reason.TOPOLOGY_AFFINITY_ERROR, NOT_ALIGNED, measurements)
 
-    def _note(self, pod: Pod, container: str, affinity: Affinity, wanted: str) -> None:
+    def _note(self, pod: Pod, container: str, affinity: Alignment, wanted: str) -> None:
         """Record which NUMA nodes were chosen, and from which hints."""
         nodes = describe_hint(affinity.hint)
         self._decisions.for_pod(pod, container).record(

@@ -23,29 +23,29 @@ _MOST_PAIRS: Final = 1 << 16
 """So many pairs of masks are combined one by one; for more of them choices are counted."""
 
 
-class Affinity(Struct, frozen=True):
+class Alignment(Struct, frozen=True):
     """What the hints agree on, and whether the policy admits that."""
 
     hint: Hint
     is_admitted: bool
 
 
-def merge_hints(hints: Iterable[Hints], rules: TopologyRules) -> Affinity:
+def merge_hints(hints: Iterable[Hints], rules: TopologyRules) -> Alignment:
     """Return the affinity by the hints of each provider, and whether the pod is admitted with it."""
     dimensions = list_dimensions(hints)
     match rules.policy:
         case TopologyPolicy.NONE:
-            return Affinity(NOWHERE, is_admitted=True)
+            return Alignment(NOWHERE, is_admitted=True)
         case TopologyPolicy.BEST_EFFORT:
-            return Affinity(_merge(dimensions, rules), is_admitted=True)
+            return Alignment(_merge(dimensions, rules), is_admitted=True)
         case TopologyPolicy.RESTRICTED:
             best = _merge(dimensions, rules)
-            return Affinity(best, is_admitted=best.preferred)
+            return Alignment(best, is_admitted=best.preferred)
         case TopologyPolicy.SINGLE_NUMA_NODE:
             best = _merge([_of_single_nodes(each) for each in dimensions], rules)
             if best.mask == rules.every_node:
                 best = Hint(None, preferred=best.preferred)
-            return Affinity(best, is_admitted=best.preferred)
+            return Alignment(best, is_admitted=best.preferred)
 
 
 def list_dimensions(hints: Iterable[Hints]) -> list[Dimension]:
