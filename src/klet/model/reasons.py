@@ -100,6 +100,11 @@ class Reason(StrEnum):
     VOLUME_ATTACHMENT_LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded", _WARNING
     TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError", _WARNING
     TOPOLOGY_ALIGNED = "TopologyAligned"
+    SMT_ALIGNMENT_ERROR = "SMTAlignmentError", _WARNING
+    EXCLUSIVE_CPUS = "ExclusiveCpus"
+    EXCLUSIVE_CPUS_RELEASED = "ExclusiveCpusReleased"
+    SHARED_CPUS = "SharedCpus"
+    CPUS_NOT_SET = "CpusNotSet"
     UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError", _WARNING
     PREEMPTING = "Preempting", _WARNING
     POD_LEVEL_RESOURCES_NOT_SUPPORTED = "PodLevelResourcesNotSupported", _WARNING
