@@ -100,6 +100,8 @@ class Reason(StrEnum):
     VOLUME_ATTACHMENT_LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded", _WARNING
     TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError", _WARNING
     TOPOLOGY_ALIGNED = "TopologyAligned"
+    RUNS_WITHOUT_OWN_RESOURCES = "RunsWithoutOwnResources"
+    MEMORY_ALLOCATED = "MemoryAllocated"
     UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError", _WARNING
     PREEMPTING = "Preempting", _WARNING
     POD_LEVEL_RESOURCES_NOT_SUPPORTED = "PodLevelResourcesNotSupported", _WARNING
