@@ -13,6 +13,8 @@ from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.node import Node
 from klet.api.placement import Taint
+from klet.checkpoint.file import StateStore
+from klet.checkpoint.upstream import MemoryManagerState
 from klet.cri.client import CriClient
 from klet.cri.content import ContainerdContent
 from klet.cri.events import RuntimeEventSource
@@ -38,6 +40,7 @@ from klet.node.oom import KernelMessages, OomCounts
 from klet.node.status_inputs import Addresses
 from klet.plugins.boards import PluginHandler
 from klet.plugins.operations import PluginSockets
+from klet.resources.memory.tables import MemoryState
 from klet.runtime.claims import ClaimPreparer
 from klet.runtime.config.container_options import DeviceOptions
 from klet.runtime.config.container_planner import ContainerFileMaker
@@ -162,6 +165,13 @@ class PluginPorts(Struct, frozen=True, kw_only=True):
     handlers: Mapping[str, PluginHandler]
 
 
+class MemoryManagerPorts(Struct, frozen=True, kw_only=True):
+    """Who has been given memory of which NUMA nodes, and where that is kept."""
+
+    state: MemoryState
+    store: StateStore[MemoryManagerState]
+
+
 class BasePorts(Struct, frozen=True, kw_only=True):
     """Time, chance, the machine, threads for the disk, the runtime, and where causes are recorded."""
 
@@ -243,5 +253,7 @@ class Ports(Struct, frozen=True, kw_only=True):
     """The taints of the Node, as the API server has it."""
     tracer: Tracer | None = None
     """Makes spans; None if nothing is traced."""
+    memory: MemoryManagerPorts | None = None
+    """None where no memory is given to anyone alone."""
     plugins: PluginPorts | None = None
     """None on a machine without plugins, as in most simulations."""

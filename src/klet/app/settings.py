@@ -40,10 +40,15 @@ from klet.model.stats import SystemCgroups
 from klet.network.dns import DnsSettings
 from klet.node.capacity import machine_capacity
 from klet.node.machine_checks import check_machine
-from klet.node.settings import NodeSettings, cut_node_settings
+from klet.node.settings import NodeSettings, cut_node_settings, cut_reservations
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.resources.names import pods_root
-from klet.resources.settings import cut_topology_rules
+from klet.resources.settings import (
+    MemoryManagerSettings,
+    check_topology_manager,
+    cut_memory_manager_settings,
+    cut_topology_rules,
+)
 from klet.resources.topology.rules import TopologyRules
 from klet.runtime.config.container_config import ContainerSettings
 from klet.runtime.config.id_blocks import UserIdSettings, choose_range
@@ -85,6 +90,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     pod_cgroups: PodCgroupRules
     qos: QosRules
     topology: TopologyRules = TopologyRules()
+    memory_manager: MemoryManagerSettings = MemoryManagerSettings()
     resolv_conf: Path | None
     gc: GcPolicy
     image_gc: ImageGcPolicy = ImageGcPolicy()
@@ -166,7 +172,8 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         cgroups_per_qos=config.cgroups_per_qos,
         pod_cgroups=cut_pod_cgroup_rules(given, machine),
         qos=cut_qos_rules(given, machine),
-        topology=cut_topology_rules(given.config, machine),
+        topology=cut_topology_rules(config, machine),
+        memory_manager=cut_memory_manager_settings(config, machine, cut_kept_resources(given, machine)),
         resolv_conf=Path(config.resolv_conf) if config.resolv_conf else None,
         gc=GcPolicy(
             min_age=flags.minimum_container_ttl_duration,
@@ -317,6 +324,8 @@ def check_settings(given: Settings, machine: MachineInfo) -> None:
     """Raise ConfigError for the first setting that this machine cannot keep; only looks at it."""
     config = given.config
     check_machine(given, machine)
+    check_topology_manager(config, machine)
+    cut_memory_manager_settings(config, machine, cut_kept_resources(given, machine))
     with _about(f'cgroupRoot (--cgroup-root) "{config.cgroup_root}"', advice="write a path such as /klet"):
         cgroup_path(pods_root(parse_cgroupfs(config.cgroup_root)), CgroupDriver(config.cgroup_driver))
     with _about(f"maxPods (--max-pods) {config.max_pods} with userNamespaces.idsPerPod", advice="lower one of them"):
@@ -400,6 +409,13 @@ def cut_qos_rules(given: Settings, machine: MachineInfo) -> QosRules:
         reserved_percent=reserved.get(MEMORY),
         allocatable_memory=_allocatable_memory(given, machine),
     )
+
+
+def cut_kept_resources(given: Settings, machine: MachineInfo) -> Mapping[str, Quantity]:
+    """Return what the node keeps from pods of each resource (GetNodeAllocatableReservation)."""
+    ignore_eviction = given.flags.experimental_allocatable_ignore_eviction
+    reservations = cut_reservations(given.config, ignore_eviction=ignore_eviction)
+    return {name: reservations.of(name, capacity) for name, capacity in machine_capacity(machine).items()}
 
 
 def _is_unified(machine: MachineInfo) -> bool:

@@ -58,6 +58,18 @@ class Damaged(Struct, frozen=True):
 Loaded: TypeAlias = Found[T] | Absent | Damaged
 
 
+class StateStore(Protocol[T]):
+    """A file with state that nobody but an administrator may give up."""
+
+    async def read_or_refuse(self) -> Found[T] | Absent:
+        """Return what it holds; raises CheckpointError if that cannot be used, and leaves it where it is."""
+        ...
+
+    async def save(self, value: T) -> None:
+        """Put a value on disk; raises CheckpointError."""
+        ...
+
+
 class CheckpointFile(Generic[T]):
     """Loads a value once at start and saves it whenever it changed. One writer.
 
@@ -103,10 +115,7 @@ class CheckpointFile(Generic[T]):
         return loaded
 
     async def read_or_refuse(self) -> Found[T] | Absent:
-        """Load the file on a thread; raise CheckpointDamaged with its path, and leave it where it is, if it is damaged.
-
-        For state that nobody but an administrator may give up.
-        """
+        """Load the file on a thread; raise CheckpointDamaged, and leave it where it is, if it is damaged."""
         return await self._threads.run(self._load_or_refuse)
 
     async def save(self, value: T, *, sync: bool = True) -> None:

@@ -100,6 +100,8 @@ class Reason(StrEnum):
     VOLUME_ATTACHMENT_LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded", _WARNING
     TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError", _WARNING
     TOPOLOGY_ALIGNED = "TopologyAligned"
+    RUNS_WITHOUT_OWN_RESOURCES = "RunsWithoutOwnResources"
+    MEMORY_ALLOCATED = "MemoryAllocated"
     SMT_ALIGNMENT_ERROR = "SMTAlignmentError", _WARNING
     EXCLUSIVE_CPUS = "ExclusiveCpus"
     EXCLUSIVE_CPUS_RELEASED = "ExclusiveCpusReleased"

@@ -24,9 +24,11 @@ from klet.app.metrics import open_metrics
 from klet.app.node import NodeSpecification, build_node
 from klet.app.opening import standalone_objects
 from klet.app.ports import NodeObjects, NodeVolumes, Ports
+from klet.app.resource_opening import restore_memory_manager
 from klet.app.settings import AgentSettings
 from klet.app.volume_opening import build_volumes
 from klet.app.wiring import Agent
+from klet.checkpoint.upstream import MemoryManagerFormat, MemoryManagerState
 from klet.config.gates import resolve_gates
 from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
@@ -53,6 +55,8 @@ from klet.node.first_contact import FirstContact, RuntimeIntroduction
 from klet.node.oom import KernelMessages
 from klet.node.settings import NodeSettings
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
+from klet.resources.settings import MemoryManagerSettings
+from klet.resources.topology.rules import TopologyRules
 from klet.runtime.config.container_config import ContainerSettings
 from klet.runtime.config.id_blocks import UserIdSettings
 from klet.runtime.config.linux_resources import ResourceRules
@@ -88,6 +92,7 @@ from klet.testing.in_process import run_in_process
 from klet.testing.mounts import NotedMounts
 from klet.testing.no_storage import no_storage
 from klet.testing.pull_files import MemoryPullFiles
+from klet.testing.state_bytes import StateBytes
 from klet.volumes.build import VolumePorts, build_plugins
 from klet.volumes.names import Layout
 
@@ -188,6 +193,10 @@ class SimulatedNode:
     log_rotation: LogRotationSettings = field(default_factory=LogRotationSettings)
     stats: StatsSettings = field(default_factory=StatsSettings)
     image_gc: ImageGcPolicy = field(default_factory=ImageGcPolicy)
+    topology: TopologyRules = field(default_factory=TopologyRules)
+    memory_manager: MemoryManagerSettings = field(default_factory=MemoryManagerSettings)
+    memory_state: StateBytes[MemoryManagerState] = field(default_factory=lambda: StateBytes(form=MemoryManagerFormat()))
+    """What the memory manager has on disk."""
 
     def __post_init__(self) -> None:
         self.logs = MemoryLogs(sink=self.files.sink)
@@ -213,11 +222,15 @@ class SimulatedNode:
         async with run_in_process(self.runtime, clock=self.clock, metrics=calls) as client:
             boots = self.open_boots()
             reboot = await self.compare_boots(boots)
-            ports = self.build_ports(client, wanted, seed=seed, reboot=reboot, metrics=metrics)
-            api = self._open_api(socket) if socket is not None else None
             settings = simulated_settings(parallel_starts, features=features, node=self.settings)
             settings = replace(settings, own_ports=self.own_ports, log_rotation=self.log_rotation)
             settings = replace(settings, stats=self.stats, image_gc=self.image_gc)
+            settings = replace(settings, topology=self.topology, memory_manager=self.memory_manager)
+            ports = replace(
+                self.build_ports(client, wanted, seed=seed, reboot=reboot, metrics=metrics),
+                memory=await restore_memory_manager(self.memory_state, settings),
+            )
+            api = self._open_api(socket) if socket is not None else None
             node = build_node(NodeSpecification(settings=settings, ports=ports, api=api))
             await boots.note_running()
             async with running(node.parts):

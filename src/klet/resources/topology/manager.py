@@ -8,6 +8,7 @@ from klet.api.container import Container
 from klet.api.pod import Pod
 from klet.checkpoint.errors import CheckpointError
 from klet.model.causes import CauseRecorder
+from klet.model.pods import PodUID, uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.verdicts import Admit, Reject, Verdict, Wait
@@ -41,13 +42,17 @@ class TopologyManager:
         self._alignment = alignment
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
+        self._settled: frozenset[PodUID] = frozenset()
+        """Pods that have been asked about: what they have is recorded."""
 
-    async def admit(self, pod: Pod, others: Sequence[Pod]) -> Verdict:  # noqa: ARG002 - the role's
+    async def admit(self, pod: Pod, others: Sequence[Pod]) -> Verdict:
         """Allocate the resources of a pod. What it has already it keeps, so a pod may be asked about twice."""
         self._metrics.requests.add()
         began = self._clock.monotonic()
         try:
+            await self._adopt(others)
             verdict = await self._allocate(pod)
+            self._settled |= {uid_of(pod)}
         except CheckpointError as error:
             # What is not on disk could be given to another pod after a restart.
             return Wait(f"its resources cannot be recorded: {error}")
@@ -56,6 +61,21 @@ class TopologyManager:
         if isinstance(verdict, Reject) and self._rules.policy is not TopologyPolicy.NONE:
             self._metrics.errors.add()
         return verdict
+
+    async def _adopt(self, others: Sequence[Pod]) -> None:
+        """Allocate first for pods that a previous run of the agent admitted, so that no other pod gets what they use.
+
+        Nearly always they have it by the record of that run. One of another policy left none; upstream asks about
+        every pod again when it starts, and rejects those that do not fit. A pod that runs goes on here.
+        """
+        unsettled = [other for other in others if uid_of(other) not in self._settled] if self._providers else []
+        for other in unsettled:
+            verdict = await self._allocate(other)
+            if isinstance(verdict, Reject):
+                self._decisions.for_pod(other).record(
+                    Reason.RUNS_WITHOUT_OWN_RESOURCES, verdict.message, measurements=verdict.measurements
+                )
+        self._settled = frozenset(uid_of(other) for other in others)
 
     async def _allocate(self, pod: Pod) -> Admit | Reject:
         match self._rules.policy, self._rules.scope:
