@@ -35,7 +35,6 @@ class Row(Struct, frozen=True):
 
 
 _EVICTION: Final = "pods are not evicted"
-_CPUS: Final = "there is no CPU manager: containers run on all CPUs"
 _MEMORY: Final = "there is no memory manager"
 _TOPOLOGY: Final = "there is no topology manager"
 _ENFORCED: Final = "no cgroup enforces reservations"
@@ -60,9 +59,6 @@ FIELDS: Final = (
         "processes stay in the cgroups in which they are: it only names what the summary shows as `misc`",
         is_partly=True,
     ),
-    Row("cpuManagerPolicy", _CPUS, is_partly=True),
-    Row("cpuManagerPolicyOptions", _CPUS),
-    Row("cpuManagerReconcilePeriod", _CPUS),
     Row("memoryManagerPolicy", _MEMORY),
     Row("reservedMemory", _MEMORY),
     Row("topologyManagerPolicy", _TOPOLOGY),
@@ -118,9 +114,8 @@ IDLE_GATES: Final = _names(
 
 GATES: Final = _CLIENT_GATES | _names(
     """
-    CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions
     ChangeContainerStatusOnKubeletRestart
-    ContextualLogging DRAExtendedResource DisableCPUQuotaWithExclusiveCPUs EventedPLEG GitRepoVolumeDriver
+    ContextualLogging DRAExtendedResource EventedPLEG GitRepoVolumeDriver
     GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority InPlacePodLevelResourcesVerticalScaling
     InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory KubeletPodResourcesDynamicResources
     KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly

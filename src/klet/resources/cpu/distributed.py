@@ -108,9 +108,7 @@ def _turns(left: Mapping[int, int], subset: Sequence[int], remainder: int, group
                 remainder -= group
 
 
-def _take(
-    topology: CpuTopology, available: CpuSet, choice: _Choice, count: int, group: int, order: CpuOrder
-) -> CpuSet:
+def _take(topology: CpuTopology, available: CpuSet, choice: _Choice, count: int, group: int, order: CpuOrder) -> CpuSet:
     share = _share(count, len(choice.nodes), group)
     free = {node: topology.nodes[node] & available for node in choice.nodes}
     left = {node: len(cpus) for node, cpus in free.items()}

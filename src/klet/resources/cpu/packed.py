@@ -31,9 +31,7 @@ class TooFewCpus(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        return (
-            f"not enough cpus available to satisfy request: requested={self.requested}, available={self.available}"
-        )
+        return f"not enough cpus available to satisfy request: requested={self.requested}, available={self.available}"
 
 
 def take_packed(
@@ -77,23 +75,19 @@ class _Pick:
         self._order = order
 
     def take_nodes(self) -> None:
-        nodes = self.topology.nodes
-        self._take_whole(nodes, [each for each in self.sorted_nodes() if nodes[each] <= self._free])
+        self._take_whole(self.topology.nodes, self.sorted_nodes())
 
     def take_sockets(self) -> None:
-        size, sockets = self.topology.cpus_per_socket, self.topology.sockets
-        self._take_whole(sockets, [each for each in self._sorted_sockets() if len(sockets[each] & self._free) == size])
+        self._take_whole(self.topology.sockets, self._sorted_sockets(), size=self.topology.cpus_per_socket)
 
     def take_cores(self) -> None:
-        size, cores = self.topology.cpus_per_core, self.topology.cores
-        self._take_whole(cores, [each for each in self._sorted_cores() if len(cores[each] & self._free) == size])
+        self._take_whole(self.topology.cores, self._sorted_cores(), size=self.topology.cpus_per_core)
 
     def take_caches(self) -> None:
         """Take all CPUs of a cache where that many are needed; then the rest, if one cache has room for it."""
-        caches = self.topology.caches
         for cache in self._sorted_caches():
             if self.needed >= self.topology.cpus_per_cache:
-                self._take_whole(caches, [each for each in self._sorted_caches() if caches[each] <= self._free])
+                self._take_whole(self.topology.caches, self._sorted_caches())
             if self.needed:
                 self._take_part_of_cache(cache)
             if not self.needed:
@@ -130,9 +124,7 @@ class _Pick:
 
     def _nested(self, outer: list[int], outer_units: Units, units: Units, unit_of: UnitOf) -> list[int]:
         """Sort units within each of the larger ones. One that is in two of them counts once."""
-        found = (
-            unit for number in outer for unit in self._sorted(units, unit_of, outer_units[number] & self._free)
-        )
+        found = (unit for number in outer for unit in self._sorted(units, unit_of, outer_units[number] & self._free))
         return list(dict.fromkeys(found))
 
     def _sorted(self, units: Units, unit_of: UnitOf, cpus: CpuSet) -> list[int]:
@@ -140,9 +132,14 @@ class _Pick:
         numbers = {unit_of(self.topology.places[cpu]) for cpu in cpus}
         return sorted(numbers, key=lambda number: (len(units[number] & self._free), number))
 
-    def _take_whole(self, units: Units, numbers: list[int]) -> None:
-        """Take units that are needed as a whole; smaller ones may follow one that is too large."""
-        for number in numbers:
+    def _take_whole(self, units: Units, numbers: list[int], *, size: int | None = None) -> None:
+        """Take units that are free and needed as a whole; smaller ones may follow one that is too large.
+
+        Cores and sockets count as free when they are of one size. Where they differ in that, upstream takes some that
+        are not free, with CPUs that another container has.
+        """
+        free = [each for each in numbers if units[each] <= self._free and size in {None, len(units[each])}]
+        for number in free:
             if self.needed >= len(units[number]):
                 self._take(units[number])
 

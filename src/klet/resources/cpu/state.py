@@ -4,6 +4,7 @@ A file that does not fit the configuration or the machine is never repaired: con
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,8 +17,8 @@ from klet.model.pods import PodUID
 from klet.resources.cpu.policy import StaticPolicy
 from klet.resources.cpu.topology import CpuSet
 
-NONE: str = "none"
-STATIC: str = "static"
+NONE: Final = "none"
+STATIC: Final = "static"
 
 
 class CpuStateMismatch(KletError):
@@ -116,7 +117,7 @@ def read_state(file: CpuManagerState, *, policy: str, containers: Mapping[str, C
 
 
 def check_state(policy: StaticPolicy, state: CpuState) -> CpuState:
-    """Return the state to start with, a new one if nothing was assigned yet; raises CpuStateMismatch (validateState)."""
+    """Return the state to start with, new one if nothing was assigned yet; raises CpuStateMismatch (validateState)."""
     if not state.shared:
         if state.exclusive:
             raise CpuStateMismatch("default cpuset cannot be empty")

@@ -7,7 +7,6 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from klet.api.container import Container
 from klet.api.pod import Pod
 from klet.api.quantity import ZERO
 from klet.model.allocation import PodAllocation
@@ -124,18 +123,17 @@ def choose_cpus(policy: StaticPolicy, available: CpuSet, count: int, mask: NumaM
     return rest if isinstance(rest, TooFewCpus) else taken | rest
 
 
-def release(
-    state: CpuState, may_hold: Callable[[PodUID, str], bool]
-) -> tuple[CpuState, tuple[Released, ...]]:
+def release(state: CpuState, may_hold: Callable[[PodUID, str], bool]) -> tuple[CpuState, tuple[Released, ...]]:
     """Take CPUs back from containers that may not hold them any more (removeStaleState)."""
-    released: list[Released] = []
-    for uid, each in state.exclusive.items():
-        for container in each:
-            if not may_hold(uid, container):
-                released.append(Released(uid, container, each[container]))
+    released = tuple(
+        Released(uid, container, cpus)
+        for uid, each in state.exclusive.items()
+        for container, cpus in each.items()
+        if not may_hold(uid, container)
+    )
     for gone in released:
         state = state.without_container(gone.uid, gone.container)
-    return state, tuple(released)
+    return state, released
 
 
 def container_hints(policy: StaticPolicy, state: CpuState, demand: CpuDemand | WhyShared) -> Hints:
@@ -180,10 +178,6 @@ def count_pod_cpus(pod: Pod, allocation: PodAllocation) -> int:
         else:
             most = max(most, sidecars + own)
     return max(most, sidecars + sum(_whole_cpus(allocation, each.name) or 0 for each in allocation.containers))
-
-
-def every_container(pod: Pod) -> tuple[Container, ...]:
-    return *pod.spec.init_containers, *pod.spec.containers
 
 
 def _hints(policy: StaticPolicy, available: CpuSet, reusable: CpuSet, count: int) -> Hints:
