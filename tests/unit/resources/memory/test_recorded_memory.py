@@ -71,7 +71,9 @@ def shown_state(state):
 
 def state_of(case):
     def table(each):
-        return MemoryTable(system_reserved=each["systemReserved"], **{k: v for k, v in each.items() if k != "systemReserved"})
+        return MemoryTable(
+            system_reserved=each["systemReserved"], **{k: v for k, v in each.items() if k != "systemReserved"}
+        )
 
     nodes = {
         int(number): NumaNodeState(

@@ -36,6 +36,8 @@ def decide(case):
     return {"best": {"nodes": nodes, "preferred": merged.hint.preferred}, "admit": merged.is_admitted}
 
 
-@pytest.mark.parametrize("case", [pytest.param(each, id=f"{n}") for n, each in enumerate(json.loads(RECORDED.read_text()))])
+@pytest.mark.parametrize(
+    "case", [pytest.param(each, id=f"{n}") for n, each in enumerate(json.loads(RECORDED.read_text()))]
+)
 def test_hints_are_merged_as_upstream_does(case):
     assert decide(case) == {"best": case["best"], "admit": case["admit"]}
