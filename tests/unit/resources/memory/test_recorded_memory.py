@@ -13,7 +13,7 @@ from klet.checkpoint.upstream import MemoryBlock, MemoryTable, NumaNodeState
 from klet.config.errors import ConfigError
 from klet.config.sections import MemoryReservation
 from klet.host.machine.info import NumaNode
-from klet.resources.memory.allocation import LeftMemory, allocate_memory
+from klet.resources.memory.allocation import allocate_memory, find_left_memory
 from klet.resources.memory.hints import compute_hints, regenerate_hints
 from klet.resources.memory.requests import container_requests, has_own_memory, pod_requests
 from klet.resources.memory.reservations import compute_reserved_memory
@@ -101,7 +101,6 @@ class Bench:
 
     def __init__(self, case):
         self.state = MemoryState(nodes=machine_of(case))
-        self.left = LeftMemory()
         self.pods = [pod_of(each) for each in case["pods"]]
 
     def replay(self, step):
@@ -115,13 +114,14 @@ class Bench:
             case "hints":
                 blocks = self.state.blocks_of(uid, container.name)
                 wanted = container_requests(container)
-                hints = self.hints(uid, wanted) if blocks is None else regenerate_hints(blocks, wanted)
+                left = find_left_memory(self.state, pod, container.name)
+                hints = self.hints(wanted, left) if blocks is None else regenerate_hints(blocks, wanted)
                 return {"hints": shown_hints(hints)} if has_own and hints else {}
             case "pod hints":
                 found = (self.state.blocks_of(uid, each.name) for each in every)
                 blocks = next((each for each in found if each is not None), None)
                 wanted = pod_requests(pod)
-                hints = self.hints(uid, wanted) if blocks is None else regenerate_hints(blocks, wanted)
+                hints = self.hints(wanted, {}) if blocks is None else regenerate_hints(blocks, wanted)
                 return {"hints": shown_hints(hints)} if has_own and hints else {}
             case "allocate":
                 given = self.allocate(pod, container, step["affinity"]) if has_own else None
@@ -130,16 +130,16 @@ class Bench:
                 self.state = remove_container(self.state, uid, container.name)
                 return {}
 
-    def hints(self, uid, wanted):
-        return compute_hints(self.state.nodes, wanted, self.left.of(uid))
+    def hints(self, wanted, left):
+        return compute_hints(self.state.nodes, wanted, left)
 
     def allocate(self, pod, container, affinity):
         mask = None if affinity["nodes"] is None else mask_of(affinity["nodes"])
         hint = Hint(mask, preferred=affinity["preferred"])
         wanted = container_requests(container)
-        given = allocate_memory(self.state, self.left, pod, container, wanted=wanted, affinity=hint)
+        given = allocate_memory(self.state, pod, container, wanted=wanted, affinity=hint)
         if not isinstance(given, AllocationFailure):
-            self.state, self.left = given.state, given.left
+            self.state = given.state
         return given
 
 
