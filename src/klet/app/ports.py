@@ -14,7 +14,7 @@ from klet.aio.threads import Threads
 from klet.api.node import Node
 from klet.api.placement import Taint
 from klet.checkpoint.file import StateStore
-from klet.checkpoint.upstream import MemoryManagerState
+from klet.checkpoint.upstream import CpuManagerState, MemoryManagerState
 from klet.cri.client import CriClient
 from klet.cri.content import ContainerdContent
 from klet.cri.events import RuntimeEventSource
@@ -40,6 +40,7 @@ from klet.node.oom import KernelMessages, OomCounts
 from klet.node.status_inputs import Addresses
 from klet.plugins.boards import PluginHandler
 from klet.plugins.operations import PluginSockets
+from klet.resources.cpu.state import CpuState
 from klet.resources.memory.tables import MemoryState
 from klet.runtime.claims import ClaimPreparer
 from klet.runtime.config.container_options import DeviceOptions
@@ -172,6 +173,13 @@ class MemoryManagerPorts(Struct, frozen=True, kw_only=True):
     store: StateStore[MemoryManagerState]
 
 
+class CpuManagerPorts(Struct, frozen=True, kw_only=True):
+    """Who has been given which CPUs, and where that is kept."""
+
+    state: CpuState
+    store: StateStore[CpuManagerState]
+
+
 class BasePorts(Struct, frozen=True, kw_only=True):
     """Time, chance, the machine, threads for the disk, the runtime, and where causes are recorded."""
 
@@ -253,6 +261,8 @@ class Ports(Struct, frozen=True, kw_only=True):
     """The taints of the Node, as the API server has it."""
     tracer: Tracer | None = None
     """Makes spans; None if nothing is traced."""
+    cpus: CpuManagerPorts | None = None
+    """None where no CPUs are given to anyone alone."""
     memory: MemoryManagerPorts | None = None
     """None where no memory is given to anyone alone."""
     plugins: PluginPorts | None = None

@@ -42,6 +42,7 @@ from klet.node.capacity import machine_capacity
 from klet.node.machine_checks import check_machine
 from klet.node.settings import NodeSettings, cut_node_settings, cut_reservations
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
+from klet.resources.cpu.settings import CpuManagerSettings, cut_cpu_manager_settings
 from klet.resources.names import pods_root
 from klet.resources.settings import (
     MemoryManagerSettings,
@@ -90,6 +91,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     pod_cgroups: PodCgroupRules
     qos: QosRules
     topology: TopologyRules = TopologyRules()
+    cpu_manager: CpuManagerSettings = CpuManagerSettings()
     memory_manager: MemoryManagerSettings = MemoryManagerSettings()
     resolv_conf: Path | None
     gc: GcPolicy
@@ -173,6 +175,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         pod_cgroups=cut_pod_cgroup_rules(given, machine),
         qos=cut_qos_rules(given, machine),
         topology=cut_topology_rules(config, machine),
+        cpu_manager=cut_cpu_manager(given, machine),
         memory_manager=cut_memory_manager_settings(config, machine, cut_kept_resources(given, machine)),
         resolv_conf=Path(config.resolv_conf) if config.resolv_conf else None,
         gc=GcPolicy(
@@ -325,6 +328,7 @@ def check_settings(given: Settings, machine: MachineInfo) -> None:
     config = given.config
     check_machine(given, machine)
     check_topology_manager(config, machine)
+    cut_cpu_manager(given, machine)
     cut_memory_manager_settings(config, machine, cut_kept_resources(given, machine))
     with _about(f'cgroupRoot (--cgroup-root) "{config.cgroup_root}"', advice="write a path such as /klet"):
         cgroup_path(pods_root(parse_cgroupfs(config.cgroup_root)), CgroupDriver(config.cgroup_driver))
@@ -408,6 +412,16 @@ def cut_qos_rules(given: Settings, machine: MachineInfo) -> QosRules:
         memory_qos=_has_memory_qos(given, machine),
         reserved_percent=reserved.get(MEMORY),
         allocatable_memory=_allocatable_memory(given, machine),
+    )
+
+
+def cut_cpu_manager(given: Settings, machine: MachineInfo) -> CpuManagerSettings:
+    """Return which CPUs containers may have alone."""
+    return cut_cpu_manager_settings(
+        given.config,
+        machine,
+        cut_kept_resources(given, machine),
+        lifts_quota=given.gates.enabled("DisableCPUQuotaWithExclusiveCPUs"),
     )
 
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 from klet.app.boards import Boards
 from klet.app.ports import ContainerPorts, Ports
 from klet.app.settings import AgentSettings
-from klet.model.roles import ContainerPins, Part
+from klet.model.roles import ContainerPins, CpuQuotas, Part
 from klet.node.addresses import prefers_ipv6
 from klet.plugins.boards import DesiredPlugins, RegisteredPlugins
 from klet.plugins.manager import PluginManager
@@ -53,6 +53,7 @@ def build_runtime_parts(
     volumes: MountableVolumes,
     images: ImageEnsurer,
     pins: ContainerPins,
+    quotas: CpuQuotas,
     state: StateSaver,
 ) -> RuntimeParts:
     """Build the reader of the runtime, and the executor of a pod's actions."""
@@ -68,7 +69,7 @@ def build_runtime_parts(
     )
     killer = PodKiller(runtime=runtime, hooks=hooks, recorder=recorder, clock=clock)
     remover = ContainerRemover(runtime=runtime, killer=killer, logs=ports.logs)
-    sandboxes = _build_sandboxes(ports, settings, boards, volumes)
+    sandboxes = _build_sandboxes(ports, settings, boards, volumes, quotas)
     starter = _build_starter(ports, settings, boards, volumes=volumes, images=images, pins=pins)
     return RuntimeParts(
         reader=reader,
@@ -90,12 +91,15 @@ def build_runtime_parts(
     )
 
 
-def _build_sandboxes(ports: Ports, settings: AgentSettings, boards: Boards, volumes: MountableVolumes) -> SandboxMaker:
+def _build_sandboxes(
+    ports: Ports, settings: AgentSettings, boards: Boards, volumes: MountableVolumes, quotas: CpuQuotas
+) -> SandboxMaker:
     return SandboxMaker(
         runtime=ports.runtime,
         sources=SandboxSources(
             dns=ports.dns,
             cgroups=ports.cgroups,
+            quotas=quotas,
             runtime_classes=ports.containers.runtime_classes,
             user_namespaces=ports.containers.user_namespaces,
             host_ports=ports.containers.host_ports,

@@ -150,6 +150,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         volumes=volumes,
         images=collection.ensurer,
         pins=managers.pins,
+        quotas=managers.cpus,
         state=saved_state,
     )
     killer = parts.killer
@@ -174,6 +175,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         cgroups=ports.cgroups,
         qos=ports.qos,
         allocations=boards.allocations,
+        quotas=managers.cpus,
         ledger=boards.ledger,
         killer=killer,
         recorder=ports.recorder,
@@ -300,6 +302,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
             housekeeping,
             gc,
             walker,
+            *managers.parts,
             *images.parts,
             *collection.parts,
             *logs,

@@ -35,7 +35,6 @@ class Row(Struct, frozen=True):
 
 
 _EVICTION: Final = "pods are not evicted"
-_CPUS: Final = "there is no CPU manager: containers run on all CPUs"
 _ENFORCED: Final = "no cgroup enforces reservations"
 _REPORTED: Final = "it only lowers what the Node reports as allocatable: no cgroup keeps pods from using it"
 _SHUTDOWN: Final = "pods are not stopped in order when the machine shuts down"
@@ -58,9 +57,6 @@ FIELDS: Final = (
         "processes stay in the cgroups in which they are: it only names what the summary shows as `misc`",
         is_partly=True,
     ),
-    Row("cpuManagerPolicy", _CPUS, is_partly=True),
-    Row("cpuManagerPolicyOptions", _CPUS),
-    Row("cpuManagerReconcilePeriod", _CPUS),
     Row("systemReserved", _REPORTED, is_partly=True),
     Row("kubeReserved", _REPORTED, is_partly=True),
     Row("reservedSystemCPUs", _REPORTED, is_partly=True),
@@ -115,9 +111,8 @@ Most are of the API server and the scheduler. The topology manager has no option
 
 GATES: Final = _CLIENT_GATES | _names(
     """
-    CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions
     ChangeContainerStatusOnKubeletRestart
-    ContextualLogging DRAExtendedResource DisableCPUQuotaWithExclusiveCPUs EventedPLEG GitRepoVolumeDriver
+    ContextualLogging DRAExtendedResource EventedPLEG GitRepoVolumeDriver
     GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority InPlacePodLevelResourcesVerticalScaling
     InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory KubeletPodResourcesDynamicResources
     KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly

@@ -56,11 +56,14 @@ class PodAllocation(Struct, frozen=True, kw_only=True):
 
 
 class Pins(Struct, frozen=True, kw_only=True):
-    """The parts of the machine that a container alone was given; none: it runs where all others do."""
+    """The parts of the machine that a container is kept on; none: it may run anywhere."""
 
     cpus: frozenset[int] = frozenset()
+    """Its own, or those that all containers without their own share."""
     memory_nodes: frozenset[int] = frozenset()
     """The NUMA nodes that its memory comes from."""
+    lifts_quota: bool = False
+    """Whether its CPU limit is not enforced, since no other container runs on its CPUs."""
 
 
 NO_PINS: Final = Pins()

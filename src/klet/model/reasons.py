@@ -102,6 +102,11 @@ class Reason(StrEnum):
     TOPOLOGY_ALIGNED = "TopologyAligned"
     RUNS_WITHOUT_OWN_RESOURCES = "RunsWithoutOwnResources"
     MEMORY_ALLOCATED = "MemoryAllocated"
+    SMT_ALIGNMENT_ERROR = "SMTAlignmentError", _WARNING
+    EXCLUSIVE_CPUS = "ExclusiveCpus"
+    EXCLUSIVE_CPUS_RELEASED = "ExclusiveCpusReleased"
+    SHARED_CPUS = "SharedCpus"
+    CPUS_NOT_SET = "CpusNotSet"
     UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError", _WARNING
     PREEMPTING = "Preempting", _WARNING
     POD_LEVEL_RESOURCES_NOT_SUPPORTED = "PodLevelResourcesNotSupported", _WARNING

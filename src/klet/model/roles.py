@@ -133,7 +133,7 @@ class Allocations(Protocol):
 
 
 class ContainerPins(Protocol):
-    """Knows which CPUs and NUMA nodes each container was given alone (InternalContainerLifecycle)."""
+    """Knows which CPUs and NUMA nodes each container is kept on (InternalContainerLifecycle)."""
 
     def pins_of(self, uid: PodUID, container: str) -> Pins:
         """Return what the configuration of a container is to name; no I/O."""
@@ -142,6 +142,12 @@ class ContainerPins(Protocol):
     async def before_start(self, pod: Pod, container: str, container_id: ContainerId) -> None:
         """Note that a container was created and starts now: init containers before it do not run any more."""
         ...
+
+
+class CpuQuotas(Protocol):
+    """Knows which pods no CPU limit holds back, since containers of them have CPUs alone."""
+
+    def lifts_pod_quota(self, uid: PodUID) -> bool: ...
 
 
 class CpuOwners(Protocol):

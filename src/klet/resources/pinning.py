@@ -20,6 +20,7 @@ class PinnedContainers:
         return Pins(
             cpus=frozenset().union(*(each.cpus for each in pins)),
             memory_nodes=frozenset().union(*(each.memory_nodes for each in pins)),
+            lifts_quota=any(each.lifts_quota for each in pins),
         )
 
     async def before_start(self, pod: Pod, container: str, container_id: ContainerId) -> None:

@@ -197,6 +197,8 @@ class MemoryCgroups:
         """Every pod that was given a cgroup, in order."""
         self.given: dict[PodUID, PodAllocation] = {}
         """What the newest cgroup of each was made from."""
+        self.unlimited: set[PodUID] = set()
+        """Those whose CPU limit is not enforced."""
         self.reduced: set[PodUID] = set()
         self.refuses = ""
         """Why no cgroup can be made at the moment."""
@@ -210,7 +212,7 @@ class MemoryCgroups:
     def exists(self, pod: Pod) -> bool:
         return uid_of(pod) in self.pods
 
-    async def ensure(self, pod: Pod, allocation: PodAllocation) -> bool:
+    async def ensure(self, pod: Pod, allocation: PodAllocation, *, lifts_quota: bool = False) -> bool:
         if self.refuses:
             raise CgroupError(self.refuses)
         if self.exists(pod):
@@ -218,6 +220,8 @@ class MemoryCgroups:
         self.pods.add(uid_of(pod))
         self.made.append(uid_of(pod))
         self.given[uid_of(pod)] = allocation
+        if lifts_quota:
+            self.unlimited.add(uid_of(pod))
         return True
 
     async def destroy(self, pod: Pod) -> None:

@@ -24,11 +24,11 @@ from klet.app.metrics import open_metrics
 from klet.app.node import NodeSpecification, build_node
 from klet.app.opening import standalone_objects
 from klet.app.ports import NodeObjects, NodeVolumes, Ports
-from klet.app.resource_opening import restore_memory_manager
+from klet.app.resource_opening import restore_cpu_manager, restore_memory_manager
 from klet.app.settings import AgentSettings
 from klet.app.volume_opening import build_volumes
 from klet.app.wiring import Agent
-from klet.checkpoint.upstream import MemoryManagerFormat, MemoryManagerState
+from klet.checkpoint.upstream import CpuManagerFormat, CpuManagerState, MemoryManagerFormat, MemoryManagerState
 from klet.config.gates import resolve_gates
 from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
@@ -55,6 +55,7 @@ from klet.node.first_contact import FirstContact, RuntimeIntroduction
 from klet.node.oom import KernelMessages
 from klet.node.settings import NodeSettings
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
+from klet.resources.cpu.settings import CpuManagerSettings
 from klet.resources.settings import MemoryManagerSettings
 from klet.resources.topology.rules import TopologyRules
 from klet.runtime.config.container_config import ContainerSettings
@@ -194,6 +195,9 @@ class SimulatedNode:
     stats: StatsSettings = field(default_factory=StatsSettings)
     image_gc: ImageGcPolicy = field(default_factory=ImageGcPolicy)
     topology: TopologyRules = field(default_factory=TopologyRules)
+    cpu_manager: CpuManagerSettings = field(default_factory=CpuManagerSettings)
+    cpu_state: StateBytes[CpuManagerState] = field(default_factory=lambda: StateBytes(form=CpuManagerFormat()))
+    """What the CPU manager has on disk."""
     memory_manager: MemoryManagerSettings = field(default_factory=MemoryManagerSettings)
     memory_state: StateBytes[MemoryManagerState] = field(default_factory=lambda: StateBytes(form=MemoryManagerFormat()))
     """What the memory manager has on disk."""
@@ -226,8 +230,10 @@ class SimulatedNode:
             settings = replace(settings, own_ports=self.own_ports, log_rotation=self.log_rotation)
             settings = replace(settings, stats=self.stats, image_gc=self.image_gc)
             settings = replace(settings, topology=self.topology, memory_manager=self.memory_manager)
+            settings = replace(settings, cpu_manager=self.cpu_manager)
             ports = replace(
                 self.build_ports(client, wanted, seed=seed, reboot=reboot, metrics=metrics),
+                cpus=await restore_cpu_manager(self.cpu_state, settings, client),
                 memory=await restore_memory_manager(self.memory_state, settings),
             )
             api = self._open_api(socket) if socket is not None else None

@@ -25,6 +25,8 @@ class Cpu(Struct, frozen=True, order=True):
     core: int
     socket: int
     node: int
+    cache: int | None = None
+    """The last-level cache, if only some of the cores of its NUMA node share it (uncore cache)."""
 
 
 class NumaNode(Struct, frozen=True, kw_only=True):

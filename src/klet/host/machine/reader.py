@@ -8,7 +8,7 @@ import platform
 import re
 import shlex
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -31,6 +31,9 @@ from klet.host.procfs import parse_number, quote
 
 _NODE: Final = re.compile(r"node([0-9]{1,5})")
 _CPU: Final = re.compile(r"cpu([0-9]{1,5})")
+_CACHE: Final = re.compile(r"index[0-9]{1,2}")
+_CORE_CACHES: Final = 2
+"""Caches up to this level are those of a core."""
 _MEMORY_CONTROLLER: Final = re.compile(r"mc[0-9]{1,5}")
 _DIMM: Final = re.compile(r"dimm[0-9]{1,5}")
 _CPUS: Final = "sys/devices/system/cpu"
@@ -157,13 +160,16 @@ class MachineReader:
         sockets = {
             number: self._topology_number(number, "physical_package_id", missing=0) for number in self.online_cpus()
         }
+        # Without NUMA nodes a socket stands for one, as cAdvisor has it.
+        places = {number: nodes.get(number, 0) if nodes else socket for number, socket in sockets.items()}
+        caches = self._caches(places)
         return tuple(
             Cpu(
                 number=number,
                 core=self._topology_number(number, "core_id", missing=number),
                 socket=socket,
-                # Without NUMA nodes a socket stands for one, as cAdvisor has it.
-                node=nodes.get(number, 0) if nodes else socket,
+                node=places[number],
+                cache=caches.get(number),
             )
             for number, socket in sorted(sockets.items())
         )
@@ -215,6 +221,32 @@ class MachineReader:
     def _nodes(self) -> dict[int, int]:
         """Return the NUMA node of each CPU."""
         return {cpu: node for node in self._node_numbers() for cpu in self._cpus_of(node)}
+
+    def _caches(self, nodes: Mapping[int, int]) -> dict[int, int]:
+        """Return the cache above level 2 of each CPU, unless all CPUs of its NUMA node share that."""
+        found: dict[int, int] = {}
+        of_node = {node: frozenset(cpu for cpu, its in nodes.items() if its == node) for node in set(nodes.values())}
+        for cpu, node in sorted(nodes.items()):
+            if cpu in found:
+                continue
+            for number, sharing in self._shared_caches(cpu):
+                if len(sharing) != len(of_node[node]):
+                    # One read serves all that share it: a large machine has hundreds of CPUs.
+                    found |= dict.fromkeys(sharing & of_node[node], number)
+                    break
+        return found
+
+    def _shared_caches(self, cpu: int) -> Iterator[tuple[int, frozenset[int]]]:
+        """Return number and CPUs of each cache above level 2; a virtual machine may not report any."""
+        directory = f"{_CPUS}/cpu{cpu}/cache"
+        for name in sorted(name for name in list_names(self._root / directory) if _CACHE.fullmatch(name)):
+            path = f"{directory}/{name}"
+            try:
+                if parse_number(self._word(f"{path}/level"), path) > _CORE_CACHES:
+                    sharing = parse_cpu_list(self._list(f"{path}/shared_cpu_list"))
+                    yield parse_number(self._word(f"{path}/id"), path), sharing
+            except FileError:
+                return
 
     def _node_numbers(self) -> list[int]:
         return sorted(int(match[1]) for name in list_names(self._root / _NODES) if (match := _NODE.fullmatch(name)))

@@ -69,7 +69,6 @@ def build_container_resources(
     rules: ResourceRules,
     *,
     pins: Pins = NO_PINS,
-    has_exclusive_cpus: bool = False,
 ) -> cri.LinuxContainerResources:
     """Return the resources of one container."""
     given = allocation.of(container)
@@ -78,7 +77,7 @@ def build_container_resources(
         cpu_limit=_limit(given, allocation, CPU),
         memory_limit=_limit(given, allocation, MEMORY),
         rules=rules,
-        has_exclusive_cpus=has_exclusive_cpus,
+        lifts_quota=pins.lifts_quota,
     )
     if rules.memory_capacity:
         resources.oom_score_adj = oom_score(
@@ -96,7 +95,7 @@ def build_container_resources(
 
 
 def build_sandbox_resources(
-    allocation: PodAllocation, rules: ResourceRules, *, has_exclusive_cpus: bool = False
+    allocation: PodAllocation, rules: ResourceRules, *, lifts_quota: bool = False
 ) -> cri.LinuxContainerResources:
     """Return the resources of the pod as a whole, without its overhead."""
     requests = compute_pod_requests(allocation, with_overhead=False)
@@ -106,7 +105,7 @@ def build_sandbox_resources(
         cpu_limit=limits.get(CPU, ZERO),
         memory_limit=limits.get(MEMORY, ZERO),
         rules=rules,
-        has_exclusive_cpus=has_exclusive_cpus,
+        lifts_quota=lifts_quota,
     )
 
 
@@ -125,7 +124,7 @@ def _build(
     cpu_limit: Quantity,
     memory_limit: Quantity,
     rules: ResourceRules,
-    has_exclusive_cpus: bool = False,
+    lifts_quota: bool = False,
 ) -> cri.LinuxContainerResources:
     # A limit stands in for a request that is missing, not for one of zero.
     wanted = cpu_limit if cpu_request is None else cpu_request
@@ -135,7 +134,7 @@ def _build(
     if rules.cpu_quota:
         resources.cpu_period = rules.cpu_period
         quota = quota_from_millicpu(cpu_limit.milli_value(), rules.cpu_period)
-        resources.cpu_quota = UNLIMITED if has_exclusive_cpus else quota
+        resources.cpu_quota = UNLIMITED if lifts_quota else quota
     if rules.is_unified and rules.kills_whole_container:
         resources.unified["memory.oom.group"] = "1"
     return resources
