@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from klet.aio.clock import LoopClock
+from klet.api.klet_v1_topology import ManagerPolicies, ResourceHolder
 from klet.checkpoint.upstream import MemoryManagerFormat
 from klet.host.machine.info import NumaNode
 from klet.resources.memory.state_file import MemoryStateRefused
@@ -350,6 +351,33 @@ def test_with_the_policy_none_the_file_is_that_of_upstream():
     drive(node, [pod_of("6Gi")])
     assert node.memory_state.data == b'{"policyName":"None","machineState":{},"checksum":4236770233}'
     assert mems(node) == {"c0": ""}
+
+
+def test_what_the_machine_shows():
+    node = machine(TopologyPolicy.RESTRICTED)
+    clock = LoopClock(epoch=EPOCH)
+
+    async def story():
+        wanted = DrivenPodSource()
+        async with node.run_agent(wanted) as running:
+            wanted.add(pod_of("6Gi"))
+            await clock.sleep(A_WHILE)
+            return running.agent.topology.read()
+
+    shown = run_virtual(story())
+    assert shown.policies == ManagerPolicies(
+        cpu="none", memory="Static", topology="restricted", topology_scope="container"
+    )
+    assert shown.holders == (
+        ResourceHolder(
+            namespace="default",
+            pod="pod",
+            uid="uid-1",
+            container="c0",
+            numa_nodes=(0,),
+            memory={"memory": 6 * GIB},
+        ),
+    )
 
 
 def test_metrics():
