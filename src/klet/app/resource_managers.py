@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from klet.api.klet_v1_topology import ManagerPolicies
 from klet.app.boards import Boards
 from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
@@ -22,6 +23,7 @@ from klet.resources.metrics import (
 from klet.resources.pinning import PinnedContainers
 from klet.resources.topology.hints import HintProvider
 from klet.resources.topology.manager import TopologyManager
+from klet.resources.view import TopologyReader
 from klet.sync.resource_holders import LedgerHolders
 
 
@@ -36,6 +38,25 @@ class ResourceManagers(Struct, frozen=True, kw_only=True):
     """None with the policy None."""
     parts: tuple[Part, ...] = ()
     """They need the runtime."""
+
+
+def build_topology_reader(
+    ports: Ports, settings: AgentSettings, boards: Boards, managers: ResourceManagers
+) -> TopologyReader:
+    """Build what `klet topology` is answered by: it reads the boards that decide."""
+    return TopologyReader(
+        node=settings.node_name,
+        machine=ports.machine.info,
+        policies=ManagerPolicies(
+            cpu=settings.cpu_manager.policy,
+            memory=settings.memory_manager.policy,
+            topology=str(settings.topology.policy),
+            topology_scope=str(settings.topology.scope),
+        ),
+        cpus=managers.cpus,
+        memory=managers.memory,
+        find_pod=boards.pods.get,
+    )
 
 
 class _CpuParts(Struct, frozen=True, kw_only=True):

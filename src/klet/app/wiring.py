@@ -13,7 +13,7 @@ from klet.app.image_collection import build_image_collection
 from klet.app.images import build_images
 from klet.app.metrics import register_features, register_node_name
 from klet.app.ports import Ports
-from klet.app.resource_managers import build_resource_managers
+from klet.app.resource_managers import build_resource_managers, build_topology_reader
 from klet.app.settings import AgentSettings
 from klet.app.starting import build_plugin_manager, build_runtime_parts
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
@@ -39,6 +39,7 @@ from klet.probes.metrics import CountedProber, register_probes
 from klet.probes.prober import Prober
 from klet.resources.names import pods_root
 from klet.resources.topology.manager import TopologyManager
+from klet.resources.view import TopologyReader
 from klet.runtime.gc import ContainerGc, ContainerRemover
 from klet.runtime.restart import comes_back
 from klet.stats.collector import StatsCollector
@@ -111,6 +112,8 @@ class Agent(Struct, frozen=True, kw_only=True):
     images: ImageBoard
     """Those that the runtime has, for the node's status."""
     image_views: ImageViews
+    topology: TopologyReader
+    """The machine, and who has what of it."""
 
 
 def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
@@ -342,6 +345,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         pulls=PullMeter(pulls=boards.running_pulls, content=ports.content, clock=ports.clock),
         images=boards.images,
         image_views=collection.views,
+        topology=build_topology_reader(ports, settings, boards, managers),
     )
 
 

@@ -35,22 +35,29 @@ _CONFLICTS: Final = (
     (BY_CACHE, ACROSS_CORES),
     (BY_CACHE, ACROSS_NUMA),
 )
+_OPTIONS_GATE: Final = "TopologyManagerPolicyOptions"
 _SINGLE_NODE: Final = "single-numa-node"
 
 
 def check_managers(config: KubeletConfiguration, gates: FeatureGates) -> None:
     """Raise ConfigError for the first policy or option that its manager would refuse."""
     with prefixed("topologyManagerPolicyOptions (--topology-manager-policy-options): "):
-        _check_topology(config)
+        _check_topology(config, gates)
     _check_cpu(config, gates)
     _check_memory(config)
 
 
-def _check_topology(config: KubeletConfiguration) -> None:
+def _check_topology(config: KubeletConfiguration, gates: FeatureGates) -> None:
+    options = config.topology_manager_policy_options
+    if options and not gates.enabled(_OPTIONS_GATE):
+        shown = " ".join(f"{name}:{value}" for name, value in sorted(options.items()))
+        raise ConfigError(
+            f"topology manager policy options map[{shown}] require feature gates {go_quote(_OPTIONS_GATE)} enabled"
+        )
     if config.topology_manager_policy == "none":
         # Upstream does not look at the options of this policy.
         return
-    for name, value in sorted(config.topology_manager_policy_options.items()):
+    for name, value in sorted(options.items()):
         if name == CLOSEST:
             _flag(name, value)
         elif name == MOST_NODES:

@@ -35,8 +35,6 @@ class Row(Struct, frozen=True):
 
 
 _EVICTION: Final = "pods are not evicted"
-_MEMORY: Final = "there is no memory manager"
-_TOPOLOGY: Final = "there is no topology manager"
 _ENFORCED: Final = "no cgroup enforces reservations"
 _REPORTED: Final = "it only lowers what the Node reports as allocatable: no cgroup keeps pods from using it"
 _SHUTDOWN: Final = "pods are not stopped in order when the machine shuts down"
@@ -59,11 +57,6 @@ FIELDS: Final = (
         "processes stay in the cgroups in which they are: it only names what the summary shows as `misc`",
         is_partly=True,
     ),
-    Row("memoryManagerPolicy", _MEMORY),
-    Row("reservedMemory", _MEMORY),
-    Row("topologyManagerPolicy", _TOPOLOGY),
-    Row("topologyManagerScope", _TOPOLOGY),
-    Row("topologyManagerPolicyOptions", _TOPOLOGY),
     Row("systemReserved", _REPORTED, is_partly=True),
     Row("kubeReserved", _REPORTED, is_partly=True),
     Row("reservedSystemCPUs", _REPORTED, is_partly=True),
@@ -107,10 +100,14 @@ IDLE_GATES: Final = _names(
     """
     DRAAdminAccess DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaintRules DRADeviceTaints
     DRAPartitionableDevices DRAPrioritizedList DRAResourceClaimDeviceStatus GenericWorkload
-    InPlacePodVerticalScalingAllocatedStatus ProcMountType VolumeLimitScaling
+    InPlacePodVerticalScalingAllocatedStatus ProcMountType TopologyManagerPolicyAlphaOptions
+    TopologyManagerPolicyBetaOptions VolumeLimitScaling
     """
 )
-"""Gates of the API server and the scheduler that upstream's kubelet knows and never asks about: nothing to warn of."""
+"""Gates that upstream's kubelet knows and that change nothing in it: nothing to warn of.
+
+Most are of the API server and the scheduler. The topology manager has no option that is alpha or beta.
+"""
 
 GATES: Final = _CLIENT_GATES | _names(
     """
@@ -120,7 +117,6 @@ GATES: Final = _CLIENT_GATES | _names(
     InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory KubeletPodResourcesDynamicResources
     KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
     KubeletSeparateDiskGC PodAndContainerStatsFromCRI ReloadKubeletServerCertificateFile ResourceHealthStatus
-    TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions
     """
 )
 """Gates that no code of klet reads: their feature is there, or is not there, independently of their value."""

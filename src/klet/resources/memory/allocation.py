@@ -10,29 +10,17 @@ from klet.api.pod import Pod
 from klet.api.pod_resources import is_sidecar
 from klet.checkpoint.upstream import MemoryBlock
 from klet.model.pod_resources import MEMORY
-from klet.model.pods import PodUID, uid_of
+from klet.model.pods import uid_of
 from klet.resources.memory.hints import Reusable, breaks_groups, can_have, compute_hints
 from klet.resources.memory.requests import Requests
 from klet.resources.memory.tables import Blocks, Entries, MemoryState, NodeTables, take, with_blocks
 from klet.resources.topology.hints import AllocationFailure, Hint, NumaMask, mask_of, nodes_of
 
 
-class LeftMemory(Struct, frozen=True, kw_only=True):
-    """Memory that the init containers of one pod leave to those after them, by the nodes that it is on."""
-
-    uid: PodUID | None = None
-    by_nodes: Reusable = {}
-
-    def of(self, uid: PodUID) -> Reusable:
-        """Return what a pod can use again; only the pod that was last given memory has any."""
-        return self.by_nodes if uid == self.uid else {}
-
-
 class GivenMemory(Struct, frozen=True, kw_only=True):
     """What is true once a container has been given its memory."""
 
     state: MemoryState
-    left: LeftMemory
     blocks: Blocks
     is_new: bool
 
@@ -41,30 +29,36 @@ MemoryAnswer: TypeAlias = GivenMemory | AllocationFailure
 
 
 def allocate_memory(
-    state: MemoryState, left: LeftMemory, pod: Pod, container: Container, *, wanted: Requests, affinity: Hint
+    state: MemoryState, pod: Pod, container: Container, *, wanted: Requests, affinity: Hint
 ) -> MemoryAnswer:
     """Give a container its memory near the nodes of the affinity. What it has already it keeps."""
     uid = uid_of(pod)
     kept = state.blocks_of(uid, container.name)
     if kept is not None:
-        return GivenMemory(state=state, left=pass_on(left, pod, container, kept), blocks=kept, is_new=False)
-    chosen = choose_nodes(state.nodes, wanted, left.of(uid), affinity)
+        return GivenMemory(state=state, blocks=kept, is_new=False)
+    left = find_left_memory(state, pod, container.name)
+    chosen = choose_nodes(state.nodes, wanted, left, affinity)
     if isinstance(chosen, AllocationFailure):
         return chosen
-    reusable = left.of(uid).get(chosen, {})
+    group = tuple(nodes_of(chosen))
+    blocks = tuple(MemoryBlock(numa_affinity=group, type=name, size=size) for name, size in wanted.items())
     nodes: NodeTables = state.nodes
-    blocks = tuple(
-        MemoryBlock(numa_affinity=tuple(nodes_of(chosen)), type=name, size=size) for name, size in wanted.items()
-    )
-    for block in blocks:
-        nodes = take(nodes, block, size=max(block.size - reusable.get(block.type, 0), 0))
     entries = with_blocks(state.entries, uid, container.name, blocks)
-    return GivenMemory(
-        state=MemoryState(nodes=nodes, entries=_reduce_init_blocks(entries, pod, container, blocks)),
-        left=pass_on(left, pod, container, blocks),
-        blocks=blocks,
-        is_new=True,
-    )
+    for block in blocks:
+        reused = min(left.get(chosen, {}).get(block.type, 0), block.size)
+        nodes = take(nodes, block, size=block.size - reused)
+        entries = _shrink_init_blocks(entries, pod, container.name, replace(block, size=reused))
+    return GivenMemory(state=MemoryState(nodes=nodes, entries=entries), blocks=blocks, is_new=True)
+
+
+def find_left_memory(state: MemoryState, pod: Pod, container: str) -> Reusable:
+    """Return the memory of the plain init containers before a container: it starts when they have ended."""
+    left: dict[NumaMask, dict[str, int]] = {}
+    for name in earlier_init_containers(pod, container):
+        for block in state.blocks_of(uid_of(pod), name) or ():
+            own = left.setdefault(mask_of(block.numa_affinity or ()), {})
+            own[block.type] = own.get(block.type, 0) + block.size
+    return left
 
 
 def choose_nodes(
@@ -98,19 +92,6 @@ def choose_nodes(
     return mask
 
 
-def pass_on(left: LeftMemory, pod: Pod, container: Container, blocks: Blocks) -> LeftMemory:
-    """Return what is left for the next containers: a plain init container leaves its memory, others use it up."""
-    uid = uid_of(pod)
-    by_nodes = {mask: dict(each) for mask, each in left.of(uid).items()}
-    for block in blocks:
-        mask = mask_of(block.numa_affinity or ())
-        before = by_nodes.get(mask, {}).get(block.type, 0)
-        after = max(before, block.size) if _leaves_memory(pod, container) else max(before - block.size, 0)
-        if after != before:
-            by_nodes.setdefault(mask, {})[block.type] = after
-    return LeftMemory(uid=uid, by_nodes=by_nodes)
-
-
 def earlier_init_containers(pod: Pod, container: str) -> tuple[str, ...]:
     """Return the plain init containers that have ended when a container of the pod starts."""
     names: list[str] = []
@@ -132,24 +113,19 @@ def _rank(hint: Hint) -> tuple[bool, int, int]:
     return not hint.preferred, mask.bit_count(), mask
 
 
-def _leaves_memory(pod: Pod, container: Container) -> bool:
-    return any(each.name == container.name and not is_sidecar(each) for each in pod.spec.init_containers)
-
-
-def _reduce_init_blocks(entries: Entries, pod: Pod, container: Container, blocks: Blocks) -> Entries:
+def _shrink_init_blocks(entries: Entries, pod: Pod, container: str, reused: MemoryBlock) -> Entries:
     """Take what a container uses again out of the blocks of init containers before it: each byte is in one block."""
     uid = uid_of(pod)
-    for block in blocks:
-        size = block.size
-        for name in earlier_init_containers(pod, container.name):
-            before = entries.get(uid, {}).get(name)
-            if not before or not size:
-                continue
-            after: list[MemoryBlock] = []
-            for own in before:
-                is_same = own.type == block.type and set(own.numa_affinity or ()) == set(block.numa_affinity or ())
-                reused = min(own.size, size) if is_same else 0
-                size -= reused
-                after.append(replace(own, size=own.size - reused))
-            entries = with_blocks(entries, uid, name, tuple(after))
+    size = reused.size
+    for name in earlier_init_containers(pod, container):
+        before = entries.get(uid, {}).get(name)
+        if not before or not size:
+            continue
+        after: list[MemoryBlock] = []
+        for own in before:
+            is_same = own.type == reused.type and set(own.numa_affinity or ()) == set(reused.numa_affinity or ())
+            taken = min(own.size, size) if is_same else 0
+            size -= taken
+            after.append(replace(own, size=own.size - taken))
+        entries = with_blocks(entries, uid, name, tuple(after))
     return entries

@@ -17,9 +17,14 @@ from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.roles import ResourceHolders
 from klet.model.runtime import ContainerId
-from klet.resources.memory.allocation import GivenMemory, LeftMemory, allocate_memory, earlier_init_containers
+from klet.resources.memory.allocation import (
+    GivenMemory,
+    allocate_memory,
+    earlier_init_containers,
+    find_left_memory,
+)
 from klet.resources.memory.hints import compute_hints, regenerate_hints
-from klet.resources.memory.requests import OddRequest, Requests, container_requests, has_own_memory, pod_requests
+from klet.resources.memory.requests import OddRequest, container_requests, has_own_memory, pod_requests
 from klet.resources.memory.state_file import encode_state
 from klet.resources.memory.tables import Blocks, MemoryState, remove_container
 from klet.resources.metrics import PinningMetrics
@@ -47,7 +52,6 @@ class MemoryManager:
         self._store = store
         self._holders = holders
         self._has_pod_level_resources = has_pod_level_resources
-        self._left = LeftMemory()
         self._metrics = metrics
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
@@ -68,7 +72,7 @@ class MemoryManager:
             blocks = self._state.blocks_of(uid_of(pod), container.name)
             if blocks is not None:
                 return regenerate_hints(blocks, wanted)
-        return self._compute_hints(pod, wanted)
+        return compute_hints(self._state.nodes, wanted, {})
 
     def container_hints(self, pod: Pod, container: Container) -> Hints:
         self._drop_stale()
@@ -79,7 +83,9 @@ class MemoryManager:
         except OddRequest:
             return {}
         blocks = self._state.blocks_of(uid_of(pod), container.name)
-        return self._compute_hints(pod, wanted) if blocks is None else regenerate_hints(blocks, wanted)
+        if blocks is not None:
+            return regenerate_hints(blocks, wanted)
+        return compute_hints(self._state.nodes, wanted, find_left_memory(self._state, pod, container.name))
 
     async def allocate(self, pod: Pod, container: Container, affinity: Hint) -> AllocationFailure | None:
         """Give a container its memory; raises CheckpointError if that is not on disk: then it can be asked again."""
@@ -92,7 +98,7 @@ class MemoryManager:
             self._metrics.errors.add()
             return given
         # Before the first await, so that nobody else is given the same.
-        self._state, self._left = given.state, given.left
+        self._state = given.state
         try:
             await self._save()
         except CheckpointError:
@@ -125,10 +131,7 @@ class MemoryManager:
             wanted = container_requests(container)
         except OddRequest as error:
             return AllocationFailure(str(error))
-        return allocate_memory(self._state, self._left, pod, container, wanted=wanted, affinity=affinity)
-
-    def _compute_hints(self, pod: Pod, wanted: Requests) -> Hints:
-        return compute_hints(self._state.nodes, wanted, self._left.of(uid_of(pod)))
+        return allocate_memory(self._state, pod, container, wanted=wanted, affinity=affinity)
 
     def _drop_stale(self) -> None:
         """Take back what containers had that are in no pod any more; it is put on disk with the next allocation."""
