@@ -49,8 +49,8 @@ def start(rules, **taken):
     return state
 
 
-def demand(count, container="app", *, ends_early=False):
-    return CpuDemand(uid=UID, container=container, count=count, ends_early=ends_early)
+def demand(count, container="app"):
+    return CpuDemand(uid=UID, container=container, count=count, donors=frozenset({"init"}))
 
 
 def on_nodes(*nodes):
@@ -101,19 +101,11 @@ def test_who_gets_cpus(pod, expected):
     assert (found if isinstance(found, WhyShared) else found.count) == expected
 
 
-@pytest.mark.parametrize(
-    ("container", "ends_early"),
-    [
-        pytest.param("first", True, id="a plain init container"),
-        pytest.param("beside", False, id="a sidecar"),
-        pytest.param("app", False, id="a regular container"),
-    ],
-)
-def test_whose_cpus_the_next_container_gets(container, ends_early):
-    pod = make_pod(("app", "1"), init=[("first", "1"), ("beside", "1", "Always")])
-    found = find_demand(pod, desired_allocation(pod), container)
+def test_whose_cpus_the_next_container_gets():
+    pod = make_pod(("app", "1"), init=[("first", "1"), ("beside", "1", "Always"), ("second", "1")])
+    found = find_demand(pod, desired_allocation(pod), "app")
     assert isinstance(found, CpuDemand)
-    assert found.ends_early is ends_early
+    assert found.donors == {"first", "second"}
 
 
 @pytest.mark.parametrize(
@@ -221,7 +213,7 @@ def test_what_a_container_has_it_keeps(options):
 
 def test_the_cpus_of_an_init_container_go_to_the_next_container():
     rules = policy(T1, reserved="7")
-    first = allocate(rules, start(rules), demand(4, "init", ends_early=True), ANYWHERE)
+    first = allocate(rules, start(rules), demand(4, "init"), ANYWHERE)
     assert isinstance(first, Given)
     assert format_cpu_list(first.cpus) == "0-1,4-5"
     second = allocate(rules, first.state, demand(2), ANYWHERE)
@@ -247,7 +239,7 @@ def test_the_cpus_of_a_sidecar_stay_with_it():
 
 def test_another_pod_ends_the_reuse():
     rules = policy(T1, reserved="7")
-    first = allocate(rules, start(rules), demand(2, "init", ends_early=True), ANYWHERE)
+    first = allocate(rules, start(rules), demand(2, "init"), ANYWHERE)
     assert isinstance(first, Given)
     other = CpuDemand(uid=OTHER, container="app", count=2)
     found = allocate(rules, first.state, other, ANYWHERE)
@@ -323,7 +315,7 @@ class CpusOfPods(RuleBasedStateMachine):
         """Ask for all containers of a pod in order; it may be asked about again, also with other containers."""
         for container, count in sorted(counts.items(), key=lambda each: "ijab".index(each[0])):
             before = self.state
-            wanted = CpuDemand(uid=PodUID(uid), container=container, count=count, ends_early=container in "ij")
+            wanted = CpuDemand(uid=PodUID(uid), container=container, count=count, donors=frozenset("ij"))
             found = allocate(self.rules, before, wanted, ANYWHERE if nodes is None else on_nodes(*nodes))
             if not isinstance(found, Given):
                 return
