@@ -26,6 +26,7 @@ from klet.testing.state_bytes import StateBytes
 
 T2 = build_topology(list_cpus(TWO_SOCKETS))
 ANYWHERE = Hint(None, preferred=False)
+ALIGNED = 'kubelet_container_aligned_compute_resources_{}{{boundary="{}",scope="container"}}'
 PLAIN, FULL = CpuPolicyOptions(), CpuPolicyOptions(full_cores=True)
 
 
@@ -209,9 +210,9 @@ def test_without_a_policy_nobody_is_kept_anywhere():
                 "kubelet_cpu_manager_shared_pool_size_millicores": 9000,
                 "kubelet_cpu_manager_exclusive_cpu_allocation_count": 2,
                 'kubelet_cpu_manager_allocation_per_numa{numa_node="0"}': 2,
-                'kubelet_container_aligned_compute_resources_count{boundary="uncore_cache",scope="container"}': 1,
-                'kubelet_container_aligned_compute_resources_count{boundary="physical_cpu",scope="container"}': 0,
-                'kubelet_container_aligned_compute_resources_failure_count{boundary="physical_cpu",scope="container"}': 0,
+                ALIGNED.format("count", "uncore_cache"): 1,
+                ALIGNED.format("count", "physical_cpu"): 0,
+                ALIGNED.format("failure_count", "physical_cpu"): 0,
             },
             id="one is given, one is not",
         ),
@@ -225,9 +226,9 @@ def test_without_a_policy_nobody_is_kept_anywhere():
                 "kubelet_cpu_manager_exclusive_cpu_allocation_count": 8,
                 'kubelet_cpu_manager_allocation_per_numa{numa_node="0"}': 2,
                 'kubelet_cpu_manager_allocation_per_numa{numa_node="1"}': 6,
-                'kubelet_container_aligned_compute_resources_count{boundary="uncore_cache",scope="container"}': 0,
-                'kubelet_container_aligned_compute_resources_count{boundary="physical_cpu",scope="container"}': 1,
-                'kubelet_container_aligned_compute_resources_failure_count{boundary="physical_cpu",scope="container"}': 1,
+                ALIGNED.format("count", "uncore_cache"): 0,
+                ALIGNED.format("count", "physical_cpu"): 1,
+                ALIGNED.format("failure_count", "physical_cpu"): 1,
             },
             id="whole cores, and half a one",
         ),

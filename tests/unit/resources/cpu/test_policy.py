@@ -4,6 +4,7 @@ import pytest
 
 from klet.config.errors import ConfigError
 from klet.host.cpulist import format_cpu_list
+from klet.host.machine.info import Cpu
 from klet.resources.cpu.policy import CpuPolicyOptions, build_static_policy, parse_options
 from klet.resources.cpu.topology import build_topology
 from klet.testing.machines import SMALL, TWO_SOCKETS, XEON_2S_CLUSTERED, MachineShape, list_cpus
@@ -91,8 +92,8 @@ def test_what_cannot_be_reserved(topology, options, count, specific, message):
 
 
 def test_aligned_by_sockets_that_are_smaller_than_numa_nodes():
-    cpus = [cpu for cpu in list_cpus(MachineShape(sockets=2, cores_per_node=2))]
-    topology = build_topology([type(cpu)(cpu.number, cpu.core, cpu.socket, 0) for cpu in cpus])
+    cpus = list_cpus(MachineShape(sockets=2, cores_per_node=2))
+    topology = build_topology([Cpu(cpu.number, cpu.core, cpu.socket, node=0) for cpu in cpus])
     with pytest.raises(ConfigError, match=r"Align by socket is not compatible with hardware where number of sockets"):
         build_static_policy(topology, CpuPolicyOptions(by_socket=True), reserved=1, specific=frozenset())
 
