@@ -106,6 +106,7 @@ class Reason(StrEnum):
     EXCLUSIVE_CPUS = "ExclusiveCpus"
     EXCLUSIVE_CPUS_RELEASED = "ExclusiveCpusReleased"
     SHARED_CPUS = "SharedCpus"
+    CPUS_CHANGED = "CpusChanged"
     CPUS_NOT_SET = "CpusNotSet"
     UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError", _WARNING
     PREEMPTING = "Preempting", _WARNING

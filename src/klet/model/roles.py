@@ -139,8 +139,8 @@ class ContainerPins(Protocol):
         """Return what the configuration of a container is to name; no I/O."""
         ...
 
-    async def before_start(self, pod: Pod, container: str, container_id: ContainerId) -> None:
-        """Note that a container was created and starts now: init containers before it do not run any more."""
+    async def before_start(self, pod: Pod, container: str, container_id: ContainerId, cpus: frozenset[int]) -> None:
+        """Note that a container was created on these CPUs and starts now: no init container before it runs any more."""
         ...
 
 

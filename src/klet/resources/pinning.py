@@ -23,6 +23,6 @@ class PinnedContainers:
             lifts_quota=any(each.lifts_quota for each in pins),
         )
 
-    async def before_start(self, pod: Pod, container: str, container_id: ContainerId) -> None:
+    async def before_start(self, pod: Pod, container: str, container_id: ContainerId, cpus: frozenset[int]) -> None:
         for manager in self._managers:
-            await manager.before_start(pod, container, container_id)
+            await manager.before_start(pod, container, container_id, cpus)

@@ -9,6 +9,7 @@ from klet.api.container import Container, EphemeralContainer, ResourceRequiremen
 from klet.api.pod import Pod
 from klet.cri.errors import CriError, CriNotFound
 from klet.cri.port import RuntimeService
+from klet.host.cpulist import parse_cpu_list
 from klet.host.errors import HostError
 from klet.model.pods import PodUID, uid_of
 from klet.model.roles import ContainerPins
@@ -76,7 +77,8 @@ class ContainerCreator:
         log = f"{sandbox.sandbox_config.log_directory}/{config.log_path}"
         created = await self._create(config, sandbox, log)
         self._allocations.record_creation(uid_of(pod), container.name, sandbox.allocation.of(container.name))
-        await self._pins.before_start(pod, container.name, created)
+        cpus = parse_cpu_list(config.linux.resources.cpuset_cpus)
+        await self._pins.before_start(pod, container.name, created, cpus)
         return CreatedContainer(created, log)
 
     async def _remove_unstarted(self, container: str, status: PodRuntimeStatus) -> None:

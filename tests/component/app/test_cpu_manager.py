@@ -1,4 +1,4 @@
-"""CPUs of their own in the wired agent: who gets them, how all others leave them, and what is left of it after a kill."""
+"""CPUs of their own in the wired agent: who gets them, how others leave them, and what is left of it after a kill."""
 
 import asyncio
 from datetime import timedelta
@@ -148,10 +148,13 @@ def test_limits_are_enforced_with_the_gate_off():
 
 def test_a_container_is_moved_once():
     node = machine()
-    drive(node, [plain_pod()], [pod_of("2")], pause=timedelta(minutes=2))
+    _, findings = drive(node, [plain_pod()], [pod_of("2")], pause=timedelta(minutes=2))
     moved = [each.linux.cpuset_cpus for each in updates(node)]
-    # The first pass sees where it is, the next one follows the allocation. Its own CPUs a container has from the start.
-    assert moved == ["0-11", "0-1,3-7,9-11"]
+    # It was created where it belonged at that time. Its own CPUs a container has from the start.
+    assert moved == ["0-1,3-7,9-11"]
+    (recorded,) = [finding for finding in findings if finding.decision == "CpusChanged"]
+    assert (recorded.subject.name, recorded.subject.container) == ("plain", "shared")
+    assert recorded.message == "moved from CPUs 0-11 to 0-1,3-7,9-11: these are shared now"
 
 
 def test_what_a_pod_leaves_is_shared_again():
@@ -166,11 +169,12 @@ def test_what_a_pod_leaves_is_shared_again():
 def test_a_runtime_that_cannot_move_a_container_is_asked_again():
     node = machine()
     node.runtime.faults.add(Fault(rpc=UPDATE, effect=Fail(message="cgroup is busy"), count=3))
-    _, findings = drive(node, [plain_pod()], pause=timedelta(minutes=2))
-    assert running(node) == {("plain", "shared"): "0-11"}
+    _, findings = drive(node, [plain_pod()], [pod_of("2")], pause=timedelta(minutes=2))
+    assert running(node)["plain", "shared"] == "0-1,3-7,9-11"
+    assert len(updates(node)) == 4
     (recorded,) = [finding for finding in findings if finding.decision == "CpusNotSet"]
     assert (recorded.subject.name, recorded.subject.container) == ("plain", "shared")
-    assert recorded.message == "the container cannot be moved to CPUs 0-11: cgroup is busy"
+    assert recorded.message == "the container cannot be moved to CPUs 0-1,3-7,9-11: cgroup is busy"
 
 
 @pytest.mark.parametrize(
@@ -260,6 +264,8 @@ def test_a_restart_changes_nothing():
     statuses, findings = drive(node, [plain_pod(), pod_of("2", "4")])
     assert {each.phase for each in statuses.values()} == {"Running"}
     assert (node.cpu_state.data, running(node), len(node.runtime.containers())) == (before, where, started)
+    # What they were given by another run is not known.
+    assert sorted(each.linux.cpuset_cpus for each in updates(node)) == sorted(where.values())
     assert len([finding for finding in findings if finding.decision == "ExclusiveCpus"]) == 2  # of the first run
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from klet.model.runtime import ContainerId, PodRuntimeStatus
+from klet.model.runtime import ContainerId, PodRuntimeStatus, RuntimeContainerState
 from klet.resources.cpu.state import CpuState
 from klet.resources.cpu.topology import CpuSet
 
@@ -20,10 +20,10 @@ class CpuChange(Struct, frozen=True, kw_only=True):
 
 
 class ReconcilePlan(Struct, frozen=True, kw_only=True):
-    """What to send to the runtime, and which containers run at all."""
+    """What to send to the runtime, and which containers run, or have yet to start."""
 
     changes: tuple[CpuChange, ...]
-    running: frozenset[ContainerId]
+    known: frozenset[ContainerId]
 
 
 def plan_changes(
@@ -35,10 +35,10 @@ def plan_changes(
     them on CPUs that another container has alone by now.
     """
     changes: list[CpuChange] = []
-    running: set[ContainerId] = set()
+    known: set[ContainerId] = set()
     for pod in pods:
+        known.update(each.id for each in pod.containers if each.state is not RuntimeContainerState.EXITED)
         for record in pod.running():
-            running.add(record.id)
             own = state.of(pod.uid, record.name)
             cpus = state.shared if own is None else own
             # Without CPUs a container could not run at all.
@@ -54,7 +54,7 @@ def plan_changes(
                 )
     # Those that leave the CPUs of others first.
     changes.sort(key=lambda change: change.is_exclusive)
-    return ReconcilePlan(changes=tuple(changes), running=frozenset(running))
+    return ReconcilePlan(changes=tuple(changes), known=frozenset(known))
 
 
 def count_by_node(state: CpuState, nodes: Mapping[int, CpuSet]) -> dict[int, int]:

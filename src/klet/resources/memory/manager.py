@@ -112,7 +112,13 @@ class MemoryManager:
         blocks = self._state.blocks_of(uid, container) or ()
         return Pins(memory_nodes=frozenset(node for block in blocks for node in block.numa_affinity or ()))
 
-    async def before_start(self, pod: Pod, container: str, container_id: ContainerId) -> None:  # noqa: ARG002 - the role's
+    async def before_start(
+        self,
+        pod: Pod,
+        container: str,
+        container_id: ContainerId,  # noqa: ARG002 - the role's
+        cpus: frozenset[int],  # noqa: ARG002 - the role's
+    ) -> None:
         """Take back the memory of init containers, which have ended when a container after them starts."""
         if not any(each.name == container for each in (*pod.spec.init_containers, *pod.spec.containers)):
             return  # an ephemeral container starts whenever somebody wants it

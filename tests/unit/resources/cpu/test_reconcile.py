@@ -51,9 +51,10 @@ def test_changes(pods, applied, expected):
     assert shown == expected
 
 
-def test_which_containers_run():
-    plan = plan_changes(STATE, [pod(record("a"), record("b", state=RuntimeContainerState.EXITED))], {})
-    assert plan.running == {"id-a"}
+def test_which_containers_count():
+    states = {"a": RuntimeContainerState.RUNNING, "b": RuntimeContainerState.EXITED, "c": RuntimeContainerState.CREATED}
+    plan = plan_changes(STATE, [pod(*(record(name, state=state) for name, state in states.items()))], {})
+    assert plan.known == {"id-a", "id-c"}
 
 
 def test_no_container_is_left_without_cpus():
