@@ -245,7 +245,8 @@ class MachineReader:
                 if parse_number(self._word(f"{path}/level"), path) > _CORE_CACHES:
                     sharing = parse_cpu_list(self._list(f"{path}/shared_cpu_list"))
                     yield parse_number(self._word(f"{path}/id"), path), sharing
-            except FileError:
+            except (FileError, MalformedFile):
+                # As cAdvisor has it: a machine may report its CPUs and not its caches.
                 return
 
     def _node_numbers(self) -> list[int]:

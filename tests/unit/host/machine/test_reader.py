@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from klet.host.errors import CgroupMissing, FileMissing, HostError, MalformedFile
 from klet.host.machine.info import Cpu, MemoryModules, NumaNode, SystemVersions
 from klet.host.machine.reader import MachineReader, parse_os_release
-from klet.testing.machines import XEON_2S_CLUSTERED, read_machine
+from klet.testing.machines import XEON_2S_CLUSTERED, MachineShape, read_machine, write_machine
 
 MOUNTS = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n"
 OLD_MOUNTS = "30 20 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
@@ -306,3 +306,43 @@ def test_a_numa_node_that_makes_no_sense(machine, write, name, text):
     write(f"sys/devices/system/node/node0/{name}", text)
     with pytest.raises(MalformedFile):
         machine.numa_nodes()
+
+
+def caches(tmp_path, **shape):
+    found = write_machine(tmp_path, MachineShape(threads=1, **shape)).topology()
+    return [cpu.cache for cpu in found]
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        pytest.param({"cores_per_node": 4}, [None] * 4, id="one for the socket, which is a NUMA node"),
+        pytest.param({"cores_per_node": 4, "cores_per_cache": 2}, [0, 0, 1, 1], id="two in a NUMA node"),
+        pytest.param({"cores_per_node": 2, "nodes_per_socket": 2}, [0, 0, 0, 0], id="one for two NUMA nodes"),
+        pytest.param(
+            {"cores_per_node": 2, "sockets": 2, "cores_per_cache": 1},
+            [0, 1, 2, 3],
+            id="one for each core, in two sockets",
+        ),
+    ],
+)
+def test_caches_that_only_some_cores_share(tmp_path, shape, expected):
+    assert caches(tmp_path, **shape) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        pytest.param("level", "2\n", id="a cache of cores"),
+        pytest.param("level", "three\n", id="a level that is none"),
+        pytest.param("id", "", id="an id that is none"),
+        pytest.param("id", None, id="no id, as on some virtual machines"),
+        pytest.param("shared_cpu_list", "7-\n", id="CPUs that are none"),
+    ],
+)
+def test_caches_that_are_not_known(tmp_path, name, text):
+    write_machine(tmp_path, MachineShape(cores_per_node=2, threads=1, cores_per_cache=1))
+    for number in (0, 1):
+        file = tmp_path / f"sys/devices/system/cpu/cpu{number}/cache/index3" / name
+        file.unlink() if text is None else file.write_text(text)
+    assert [cpu.cache for cpu in MachineReader(root=tmp_path).topology()] == [None, None]
