@@ -1,5 +1,6 @@
 """Machines for tests: trees of /sys and /proc as the kernel writes them on real servers, for `MachineReader`."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -7,7 +8,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from klet.host.cpulist import format_cpu_list
-from klet.host.machine.info import MachineInfo
+from klet.host.machine.info import Cpu, MachineInfo
 from klet.host.machine.reader import MachineReader
 
 _MIB: Final = 1 << 20
@@ -87,6 +88,24 @@ def write_machine(root: Path, shape: MachineShape) -> MachineReader:
 def read_machine(root: Path, shape: MachineShape) -> MachineInfo:
     """Write the files of a machine and return what is read of them."""
     return write_machine(root, shape).info()
+
+
+def list_cpus(shape: MachineShape) -> tuple[Cpu, ...]:
+    """Return what is read of the CPUs of a machine, without its files."""
+    places = list(_places(shape))
+    # A cache that all CPUs of a NUMA node share is none of some cores alone.
+    sharing = Counter(place.cache for place in places)
+    of_node = Counter(place.node for place in places)
+    return tuple(
+        Cpu(
+            number=place.number,
+            core=place.core,
+            socket=place.socket,
+            node=place.node,
+            cache=place.cache if sharing[place.cache] != of_node[place.node] else None,
+        )
+        for place in places
+    )
 
 
 def _places(shape: MachineShape) -> Iterator[_Place]:

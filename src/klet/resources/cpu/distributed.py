@@ -1,8 +1,8 @@
 """Picks the same number of CPUs from each of several NUMA nodes (takeByTopologyNUMADistributed). Pure.
 
 Of all ways to distribute them over the fewest nodes that can have them, the one is taken that leaves the free CPUs of
-the machine most even. Upstream's own comparison is kept, but not two of its mistakes: with four or more nodes it mixes up
-the combination that it found best with a later one, and it may look without end for a node with a whole core left.
+the machine most even. Two mistakes of upstream are left out: with four or more nodes it takes a later combination than
+the one that it found best, and it may look without end for a node with a whole core left.
 """
 
 import math

@@ -13,7 +13,7 @@ from klet.checkpoint.upstream import CpuManagerState
 from klet.errors import KletError
 from klet.host.cpulist import format_cpu_list, parse_cpu_list
 from klet.host.errors import MalformedFile
-from klet.model.pods import PodUID
+from klet.model.pods import BadPodUID, PodUID
 from klet.resources.cpu.policy import StaticPolicy
 from klet.resources.cpu.topology import CpuSet
 
@@ -104,10 +104,14 @@ def read_state(file: CpuManagerState, *, policy: str, containers: Mapping[str, C
         raise CpuStateMismatch(
             f'configured policy "{policy}" differs from state checkpoint policy "{file.policy_name}"'
         )
+    try:
+        uids = {uid: PodUID(uid) for uid in entries}
+    except BadPodUID as error:
+        raise CpuStateMismatch(f"could not parse entries: {error}") from error
     return CpuState(
         shared=_parse(file.default_cpu_set, f'could not parse default cpu set "{file.default_cpu_set}"'),
         exclusive={
-            PodUID(uid): {
+            uids[uid]: {
                 name: _parse(cpus, f'could not parse cpuset "{cpus}" for container "{name}" in pod "{uid}"')
                 for name, cpus in each.items()
             }
@@ -118,10 +122,11 @@ def read_state(file: CpuManagerState, *, policy: str, containers: Mapping[str, C
 
 def check_state(policy: StaticPolicy, state: CpuState) -> CpuState:
     """Return the state to start with, new one if nothing was assigned yet; raises CpuStateMismatch (validateState)."""
-    if not state.shared:
-        if state.exclusive:
-            raise CpuStateMismatch("default cpuset cannot be empty")
+    if not state.shared and not state.exclusive:
         return replace(state, shared=policy.managed)
+    # With a strict reservation all CPUs may have been given out. Upstream, which allows that, does not start with it.
+    if not state.shared and not (policy.options.strict_reservation and state.assigned == policy.managed):
+        raise CpuStateMismatch("default cpuset cannot be empty")
     _check_reserved(policy, state)
     for uid, each in state.exclusive.items():
         for name, cpus in each.items():

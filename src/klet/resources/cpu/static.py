@@ -40,8 +40,8 @@ class CpuDemand(Struct, frozen=True, kw_only=True):
     uid: PodUID
     container: str
     count: int
-    ends_early: bool = False
-    """A plain init container: the next container of its pod gets its CPUs."""
+    donors: frozenset[str] = frozenset()
+    """The plain init containers of its pod: each ends before the next container starts, which gets its CPUs."""
 
 
 class Given(Struct, frozen=True, kw_only=True):
@@ -77,8 +77,8 @@ def find_demand(pod: Pod, allocation: PodAllocation, container: str) -> CpuDeman
         return WhyShared.NOTHING
     if has_pod_level_resources(allocation):
         return WhyShared.POD_LEVEL
-    plain = {each.name for each in allocation.init_containers if not each.is_sidecar}
-    return CpuDemand(uid=uid_of(pod), container=container, count=count, ends_early=container in plain)
+    donors = frozenset(each.name for each in allocation.init_containers if not each.is_sidecar)
+    return CpuDemand(uid=uid_of(pod), container=container, count=count, donors=donors)
 
 
 def allocate(policy: StaticPolicy, state: CpuState, demand: CpuDemand, affinity: Hint) -> Outcome:
@@ -193,5 +193,8 @@ def _whole_cpus(allocation: PodAllocation, container: str) -> int | None:
 def _note_reuse(state: CpuState, demand: CpuDemand, cpus: CpuSet) -> CpuState:
     """Note which CPUs the next container of the pod can have again (updateCPUsToReuse)."""
     reusable = state.reusable_for(demand.uid)
-    reusable = reusable | cpus if demand.ends_early else reusable - cpus
-    return replace(state, reusable=reusable, reusable_by=demand.uid)
+    if demand.container in demand.donors:
+        reusable |= cpus
+    # Also those of containers after it, when a pod is asked about again.
+    kept = (own for name, own in state.exclusive[demand.uid].items() if name not in demand.donors)
+    return replace(state, reusable=reusable.difference(*kept), reusable_by=demand.uid)
