@@ -8,6 +8,8 @@ from msgspec.structs import replace
 
 from klet.aio.clock import LoopClock
 from klet.api.klet_v1_topology import ManagerPolicies, ResourceHolder
+from klet.api.pod import PodOS
+from klet.api.security import PodSecurityContext, Sysctl
 from klet.checkpoint.upstream import MemoryManagerFormat
 from klet.host.machine.info import NumaNode
 from klet.resources.memory.state_file import MemoryStateRefused
@@ -378,6 +380,20 @@ def test_what_the_machine_shows():
             memory={"memory": 6 * GIB},
         ),
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        pytest.param({"security_context": PodSecurityContext(sysctls=(Sysctl(name="kernel.panic", value="1"),))},
+                     "SysctlForbidden", id="kernel parameters come before"),
+        pytest.param({"os": PodOS(name="windows")}, "UnexpectedAdmissionError", id="the operating system comes after"),
+    ],
+)  # fmt: skip
+def test_when_resources_are_allocated(change, reason):
+    pod = pod_of("20Gi")
+    statuses, _ = drive(machine(), [replace(pod, spec=replace(pod.spec, **change))])
+    assert statuses["uid-1"].reason == reason
 
 
 def test_metrics():

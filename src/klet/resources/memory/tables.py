@@ -3,7 +3,7 @@
 A container's memory comes from one NUMA node, or from a group of them; a node is used in one of the two ways at a time.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -105,10 +105,36 @@ def remove_container(state: MemoryState, uid: str, container: str) -> MemoryStat
     blocks = state.blocks_of(uid, container)
     if blocks is None:
         return state
+    entries = with_blocks(state.entries, uid, container, None)
+    if find_mixed_nodes(block for _, _, block in list_blocks(state.entries)):
+        return MemoryState(nodes=_spread(state.nodes, entries), entries=entries)
     nodes = state.nodes
     for block in blocks:
         nodes = put_back(nodes, block)
-    return MemoryState(nodes=nodes, entries=with_blocks(state.entries, uid, container, None))
+    return MemoryState(nodes=nodes, entries=entries)
+
+
+def list_blocks(entries: Entries) -> Iterator[tuple[str, str, MemoryBlock]]:
+    """Return every block with the pod and the container that has it, in their order."""
+    for uid, containers in sorted(entries.items()):
+        for container, blocks in sorted(containers.items()):
+            yield from ((uid, container, block) for block in blocks)
+
+
+def find_mixed_nodes(blocks: Iterable[MemoryBlock]) -> frozenset[int]:
+    """Return the nodes that are used in several ways, and all that are in a group with one.
+
+    A node may be used alone although it is in a group, when the topology manager narrows an affinity down.
+    """
+    groups: list[frozenset[int]] = []
+    mixed: frozenset[int] = frozenset()
+    for nodes in {frozenset(block.numa_affinity or ()) for block in blocks}:
+        touched = [group for group in groups if group & nodes]
+        joined = nodes.union(*touched)
+        groups = [group for group in groups if not group & nodes] + [joined]
+        if touched:
+            mixed |= joined
+    return frozenset(node for group in groups if group & mixed for node in group)
 
 
 def with_blocks(entries: Entries, uid: str, container: str, blocks: Blocks | None) -> Entries:
@@ -118,6 +144,28 @@ def with_blocks(entries: Entries, uid: str, container: str, blocks: Blocks | Non
         own[container] = blocks
     others = {each: containers for each, containers in entries.items() if each != uid}
     return {**others, uid: own} if own else others
+
+
+def _spread(tables: NodeTables, entries: Entries) -> dict[int, NumaNodeState]:
+    """Return the tables with all blocks taken again, those of the fewest nodes first.
+
+    Where ways of use are mixed, taking one block back would take the memory of another one, and leave its group wrong:
+    upstream's kubelet does so, and then refuses its own state at the next start.
+    """
+    spread = {
+        number: NumaNodeState(
+            number_of_assignments=0,
+            memory_map={
+                name: replace(table, free=table.allocatable, reserved=0)
+                for name, table in (node.memory_map or {}).items()
+            },
+            cells=(number,),
+        )
+        for number, node in tables.items()
+    }
+    for _, _, block in sorted(list_blocks(entries), key=lambda each: len(each[2].numa_affinity or ())):
+        spread = take(spread, block, size=block.size)
+    return spread
 
 
 def _build_node(node: NumaNode, reserved: Mapping[str, int]) -> NumaNodeState:

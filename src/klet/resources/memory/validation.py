@@ -1,10 +1,18 @@
 """Whether what a previous run of the agent left still describes this machine (validateState). Pure."""
 
-from collections.abc import Iterator
 from typing import Final
 
 from klet.checkpoint.upstream import MemoryBlock, MemoryTable, NumaNodeState
-from klet.resources.memory.tables import Entries, MemoryState, NodeTables, cells_of, is_together, table_of, take
+from klet.resources.memory.tables import (
+    MemoryState,
+    NodeTables,
+    cells_of,
+    find_mixed_nodes,
+    is_together,
+    list_blocks,
+    table_of,
+    take,
+)
 
 DIFFERENT: Final = "[memorymanager] the expected machine state is different from the real one"
 
@@ -19,7 +27,7 @@ def find_state_problem(state: MemoryState, empty: NodeTables) -> str | None:
             "[memorymanager] machine state can not be empty when it has memory assignments" if state.entries else None
         )
     expected: NodeTables = empty
-    for uid, container, block in _list_blocks(state.entries):
+    for uid, container, block in list_blocks(state.entries):
         for number in block.numa_affinity or ():
             node = expected.get(number)
             where = f"[memorymanager] (pod: {uid}, container: {container}) the memory assignment uses"
@@ -28,22 +36,15 @@ def find_state_problem(state: MemoryState, empty: NodeTables) -> str | None:
             if block.type not in (node.memory_map or {}):
                 return f"{where} memory resource that does not exist"
         expected = take(expected, block, size=block.size)
-    blocks = [block for _, _, block in _list_blocks(state.entries)]
+    blocks = [block for _, _, block in list_blocks(state.entries)]
     return None if _are_equal(state.nodes, expected, blocks) else DIFFERENT
-
-
-def _list_blocks(entries: Entries) -> Iterator[tuple[str, str, MemoryBlock]]:
-    for uid, containers in sorted(entries.items()):
-        for container, blocks in sorted(containers.items()):
-            yield from ((uid, container, block) for block in blocks)
 
 
 def _are_equal(found: NodeTables, expected: NodeTables, blocks: list[MemoryBlock]) -> bool:
     if found.keys() != expected.keys() or not all(_is_same(node, expected[each]) for each, node in found.items()):
         return False
-    # A node may be used alone although it is in a group, when the topology manager narrows an affinity down. How the
-    # memory is spread then depends on the order of the allocations, which nobody remembers.
-    mixed = _mixed_nodes(blocks)
+    # How memory is spread over these depends on the order of the allocations, which nobody remembers.
+    mixed = find_mixed_nodes(blocks)
     return all(
         _is_among(node, number, blocks) if number in mixed else _is_group_same(node, number, found, expected)
         for number, node in found.items()
@@ -75,19 +76,6 @@ def _is_group_same(node: NumaNodeState, number: int, found: NodeTables, expected
 def _sum_up(tables: NodeTables, group: tuple[int, ...], resource: str) -> tuple[int, int]:
     own = [table_of(tables[number], resource) for number in group]
     return sum(table.free for table in own), sum(table.reserved for table in own)
-
-
-def _mixed_nodes(blocks: list[MemoryBlock]) -> frozenset[int]:
-    """Return the nodes that are used in several groups, with all others of those groups."""
-    groups: list[set[int]] = []
-    mixed: set[int] = set()
-    for nodes in {frozenset(block.numa_affinity or ()) for block in blocks}:
-        touched = [group for group in groups if group & nodes]
-        joined = set(nodes).union(*touched)
-        groups = [group for group in groups if not group & nodes] + [joined]
-        if touched:
-            mixed |= joined
-    return frozenset(node for group in groups if group & mixed for node in group)
 
 
 def _is_among(node: NumaNodeState, number: int, blocks: list[MemoryBlock]) -> bool:

@@ -96,10 +96,10 @@ def find_common(dimensions: Sequence[Dimension], *, every: NumaMask) -> set[Numa
 def _intersect(left: set[NumaMask], right: set[NumaMask], every: NumaMask) -> set[NumaMask]:
     if len(left) * len(right) <= _MOST_PAIRS:
         return {NumaMask(one & other) for one in left for other in right}
-    return _intersect_by_counts(left, right, every)
+    return intersect_by_counts(left, right, every)
 
 
-def _intersect_by_counts(left: set[NumaMask], right: set[NumaMask], every: NumaMask) -> set[NumaMask]:
+def intersect_by_counts(left: set[NumaMask], right: set[NumaMask], every: NumaMask) -> set[NumaMask]:
     """Count the pairs whose intersection is a mask: those that both hold it, without those that hold more."""
     nodes = list(nodes_of(every))
     place = {1 << node: 1 << index for index, node in enumerate(nodes)}

@@ -355,3 +355,10 @@ def test_the_allocation_is_enforced_and_not_the_spec():
     bare = pod(container(), qos="Burstable")
     given = desired_allocation(TYPICAL)
     assert build_container_resources(bare, "c", given, V2) == built(TYPICAL, V2)
+
+
+def test_a_container_is_bound_to_what_it_was_given_alone():
+    pins = Pins(cpus=frozenset({2, 3, 4, 8}), memory_nodes=frozenset({10, 0, 1}))
+    bound = built(TYPICAL, V2, pins=pins)
+    assert (bound.cpuset_cpus, bound.cpuset_mems) == ("2-4,8", "0,1,10")
+    assert (built(TYPICAL, V2).cpuset_cpus, built(TYPICAL, V2).cpuset_mems) == ("", "")
