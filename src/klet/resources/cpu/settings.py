@@ -18,7 +18,7 @@ from klet.resources.cpu.state import NONE, STATIC
 from klet.resources.cpu.topology import UnknownTopology, build_topology
 
 SHORTEST_PERIOD: Final = timedelta(seconds=1)
-"""A period of 0 has upstream's kubelet reconcile without a pause."""
+"""With less, one pass would follow the other with hardly a pause."""
 
 
 class CpuManagerSettings(Struct, frozen=True, kw_only=True):
