@@ -20,7 +20,7 @@ from klet.resources.cpu.policy import StaticPolicy
 from klet.resources.cpu.state import STATIC, CpuState, write_state
 from klet.resources.cpu.static import (
     CpuDemand,
-    Given,
+    GivenCpus,
     Released,
     WhyShared,
     allocate,
@@ -120,7 +120,7 @@ class CpuManager:
                 measurements={"cpus": cpus, "sharedCpus": format_cpu_list(state.shared)},
             )
 
-    def _count(self, given: Given) -> None:
+    def _count(self, given: GivenCpus) -> None:
         if self._policy.options.full_cores:
             self._metrics.alignment.aligned.add(CONTAINER_SCOPE, PHYSICAL_CPU)
         if given.is_new and self._policy.topology.is_in_one_cache(given.cpus):
@@ -131,7 +131,7 @@ class CpuManager:
         if self._policy.options.full_cores:
             self._metrics.alignment.failed.add(CONTAINER_SCOPE, PHYSICAL_CPU)
 
-    def _note(self, pod: Pod, demand: CpuDemand, given: Given, affinity: Hint) -> None:
+    def _note(self, pod: Pod, demand: CpuDemand, given: GivenCpus, affinity: Hint) -> None:
         """Record which CPUs a container has, and why these."""
         cpus, nodes = format_cpu_list(given.cpus), format_cpu_list(self._policy.topology.nodes_of(given.cpus))
         whole = f"{demand.count} whole CPU{'s' if demand.count > 1 else ''}"

@@ -44,7 +44,7 @@ class CpuDemand(Struct, frozen=True, kw_only=True):
     """The plain init containers of its pod: each ends before the next container starts, which gets its CPUs."""
 
 
-class Given(Struct, frozen=True, kw_only=True):
+class GivenCpus(Struct, frozen=True, kw_only=True):
     """A container has CPUs of its own."""
 
     state: CpuState
@@ -63,7 +63,7 @@ class Released(Struct, frozen=True):
     cpus: CpuSet
 
 
-Outcome: TypeAlias = Given | AllocationFailure
+Outcome: TypeAlias = GivenCpus | AllocationFailure
 
 
 def find_demand(pod: Pod, allocation: PodAllocation, container: str) -> CpuDemand | WhyShared:
@@ -95,7 +95,7 @@ def allocate(policy: StaticPolicy, state: CpuState, demand: CpuDemand, affinity:
         )
     held = state.of(demand.uid, demand.container)
     if held is not None:
-        return Given(state=_note_reuse(state, demand, held), cpus=held, is_new=False)
+        return GivenCpus(state=_note_reuse(state, demand, held), cpus=held, is_new=False)
     if policy.options.full_cores and demand.count > (free := len(state.shared - policy.reserved_cores)):
         return AllocationFailure(
             f"SMT Alignment Error: not enough free physical CPUs: available physical CPUs = {free}, "
@@ -107,7 +107,7 @@ def allocate(policy: StaticPolicy, state: CpuState, demand: CpuDemand, affinity:
     if isinstance(cpus, TooFewCpus):
         return AllocationFailure(cpus.message)
     given = state.with_container(demand.uid, demand.container, cpus)
-    return Given(state=_note_reuse(given, demand, cpus), cpus=cpus, is_new=True, reused=cpus & reusable)
+    return GivenCpus(state=_note_reuse(given, demand, cpus), cpus=cpus, is_new=True, reused=cpus & reusable)
 
 
 def choose_cpus(policy: StaticPolicy, available: CpuSet, count: int, mask: NumaMask | None) -> CpuSet | TooFewCpus:

@@ -16,7 +16,7 @@ from klet.resources.cpu.state import CpuState, check_state
 from klet.resources.cpu.static import (
     IMPOSSIBLE,
     CpuDemand,
-    Given,
+    GivenCpus,
     Released,
     WhyShared,
     allocate,
@@ -150,7 +150,7 @@ def test_how_many_a_pod_needs(pod, count):
 def test_which_cpus(rules, taken, count, affinity, expected):
     before = start(rules, **taken)
     found = allocate(rules, before, demand(count), affinity)
-    assert isinstance(found, Given)
+    assert isinstance(found, GivenCpus)
     assert (format_cpu_list(found.cpus), found.is_new) == (expected, True)
     assert found.state.of(UID, "app") == found.cpus
     assert found.state.shared == before.shared - found.cpus
@@ -206,7 +206,7 @@ def test_what_a_container_has_it_keeps(options):
     before = start(rules).with_container(UID, "app", parse_cpu_list("1-3,5-7"))
     # With whole cores upstream would reject the pod: nothing is free any more.
     found = allocate(rules, before, demand(6), ANYWHERE)
-    assert isinstance(found, Given)
+    assert isinstance(found, GivenCpus)
     assert (format_cpu_list(found.cpus), found.is_new) == ("1-3,5-7", False)
     assert found.state.exclusive == before.exclusive
 
@@ -214,10 +214,10 @@ def test_what_a_container_has_it_keeps(options):
 def test_the_cpus_of_an_init_container_go_to_the_next_container():
     rules = policy(T1, reserved="7")
     first = allocate(rules, start(rules), demand(4, "init"), ANYWHERE)
-    assert isinstance(first, Given)
+    assert isinstance(first, GivenCpus)
     assert format_cpu_list(first.cpus) == "0-1,4-5"
     second = allocate(rules, first.state, demand(2), ANYWHERE)
-    assert isinstance(second, Given)
+    assert isinstance(second, GivenCpus)
     assert (format_cpu_list(second.cpus), format_cpu_list(second.reused)) == ("0,4", "0,4")
     assert format_cpu_list(second.state.shared) == "2-3,6-7"
     assert format_cpu_list(second.state.reusable_for(UID)) == "1,5"
@@ -231,19 +231,19 @@ def test_the_cpus_of_an_init_container_go_to_the_next_container():
 def test_the_cpus_of_a_sidecar_stay_with_it():
     rules = policy(T1, reserved="7")
     first = allocate(rules, start(rules), demand(2, "beside"), ANYWHERE)
-    assert isinstance(first, Given)
+    assert isinstance(first, GivenCpus)
     second = allocate(rules, first.state, demand(2), ANYWHERE)
-    assert isinstance(second, Given)
+    assert isinstance(second, GivenCpus)
     assert not first.cpus & second.cpus
 
 
 def test_another_pod_ends_the_reuse():
     rules = policy(T1, reserved="7")
     first = allocate(rules, start(rules), demand(2, "init"), ANYWHERE)
-    assert isinstance(first, Given)
+    assert isinstance(first, GivenCpus)
     other = CpuDemand(uid=OTHER, container="app", count=2)
     found = allocate(rules, first.state, other, ANYWHERE)
-    assert isinstance(found, Given)
+    assert isinstance(found, GivenCpus)
     assert found.state.reusable_for(UID) == frozenset()
 
 
@@ -317,7 +317,7 @@ class CpusOfPods(RuleBasedStateMachine):
             before = self.state
             wanted = CpuDemand(uid=PodUID(uid), container=container, count=count, donors=frozenset("ij"))
             found = allocate(self.rules, before, wanted, ANYWHERE if nodes is None else on_nodes(*nodes))
-            if not isinstance(found, Given):
+            if not isinstance(found, GivenCpus):
                 return
             self.state = found.state
             held = before.of(wanted.uid, container)
