@@ -56,14 +56,27 @@ class Floor:
     async def start_one(self, name: str, script: str, *, volumes: int = 0) -> str:
         """Run one pod; returns its container."""
         sandbox, container = self._configs(name, script)
+        return await self._run(sandbox, container, volumes=volumes)
+
+    async def pull_and_start_one(self, name: str, script: str, *, image: str, turn: asyncio.Semaphore) -> str:
+        """Run one pod whose image has to be pulled; its sandbox waits for a turn, the pull does not."""
+        sandbox, container = self._configs(name, script)
+        container.image.image = image
+        async with turn:
+            made = await self._client.run_pod_sandbox(cri.RunPodSandboxRequest(config=sandbox))
+        await self._client.pull_image(cri.PullImageRequest(image=container.image, sandbox_config=sandbox))
+        return await self._start_in(made.pod_sandbox_id, sandbox, container)
+
+    async def _run(self, sandbox: cri.PodSandboxConfig, container: cri.ContainerConfig, *, volumes: int) -> str:
         for number in range(volumes):
             directory = self._files / f"{sandbox.metadata.uid}-volumes" / str(number)
             directory.mkdir(parents=True)
             container.mounts.append(cri.Mount(container_path=f"/volumes/{number}", host_path=str(directory)))
         made = await self._client.run_pod_sandbox(cri.RunPodSandboxRequest(config=sandbox))
-        request = cri.CreateContainerRequest(
-            pod_sandbox_id=made.pod_sandbox_id, config=container, sandbox_config=sandbox
-        )
+        return await self._start_in(made.pod_sandbox_id, sandbox, container)
+
+    async def _start_in(self, made: str, sandbox: cri.PodSandboxConfig, container: cri.ContainerConfig) -> str:
+        request = cri.CreateContainerRequest(pod_sandbox_id=made, config=container, sandbox_config=sandbox)
         created = await self._client.create_container(request)
         await self._client.start_container(cri.StartContainerRequest(container_id=created.container_id))
         return created.container_id

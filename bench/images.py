@@ -1,7 +1,8 @@
 """Measures pulls: many pods with an image each, and pods whose image is there while others pull.
 
-The floor pulls the same images with raw CRI calls, all at once, from the same registry into the same containerd. Run as
-root on a machine that has nothing else to do: python -m bench.images [--rounds N] [--images N] [--size MEBIBYTES]
+The floor pulls the same images with raw CRI calls, all at once, from the same registry into the same containerd: the
+images alone, and with a sandbox and a container for each. Run as root on a machine that has nothing else to do:
+python -m bench.images [--rounds N] [--images N] [--size MEBIBYTES]
 """
 
 import argparse
@@ -36,6 +37,8 @@ PRESENT_RATIO: Final = 1.7
 """As for one pod on a node that pulls nothing."""
 PAUSE: Final = 0.3
 """Seconds between two pods whose image is there."""
+SANDBOXES_AT_ONCE: Final = 8
+"""Of the floor's pods: as many as klet starts at a time on two CPUs. More would be slower."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +78,22 @@ class RawPulls:
         await remove_all(self._client)
         await remove_images(self._client, self._images)
         return Pulled(pulls=took, present=present)
+
+    async def run(self) -> Pulled:
+        """Run a pod with each image, which is pulled for it."""
+        turn = asyncio.Semaphore(SANDBOXES_AT_ONCE)
+        self._pods += 1
+
+        async def start(number: int, image: str) -> None:
+            name = f"pulled-{self._pods}-{number}"
+            await self._floor.pull_and_start_one(name, SCRIPT, image=image, turn=turn)
+
+        began = time.perf_counter()
+        await asyncio.gather(*(start(number, image) for number, image in enumerate(self._images)))
+        took = time.perf_counter() - began
+        await remove_all(self._client)
+        await remove_images(self._client, self._images)
+        return Pulled(pulls=took, running=took)
 
     async def _start_one(self) -> float:
         self._pods += 1
@@ -154,6 +173,7 @@ async def take_turns(raw: RawPulls, ours: PullingPods, count: int, size: int, *,
     sides: dict[str, list[Pulled]] = {}
     steps: dict[str, Callable[[], Awaitable[Pulled]]] = {
         "floor": lambda: raw.pull(at_once=count, with_pods=False),
+        "floor, pods": raw.run,
         "klet": lambda: ours.pull(PARALLEL, with_pods=False),
         "floor, parallel": lambda: raw.pull(at_once=count, with_pods=True),
         "klet, parallel": lambda: ours.pull(PARALLEL, with_pods=True),
@@ -165,22 +185,16 @@ async def take_turns(raw: RawPulls, ours: PullingPods, count: int, size: int, *,
             sides.setdefault(name, []).append(found := await step())
             log_line(f"{name}: {found}")
     what = f"{count} images of {size} MiB"
-    floor = median_of(sides["floor"], lambda each: each.pulls)
+    alone, with_pods = (median_of(sides[name], lambda each: each.pulls) for name in ("floor", "floor, pods"))
+    pulled = median_of(sides["klet"], lambda each: each.pulls)
+    running = median_of(sides["klet"], lambda each: each.running or 0.0)
     rows = [
-        Row(
-            what=f"{what}: all pulled",
-            klet=median_of(sides["klet"], lambda each: each.pulls),
-            floor=floor,
-            unit="s",
-            most_ratio=MOST_RATIO,
-        ),
-        Row(
-            what=f"{what}: all {count} pods run, beside the pulls alone",
-            klet=median_of(sides["klet"], lambda each: each.running or 0.0),
-            floor=floor,
-            unit="s",
-            most_ratio=MOST_RATIO,
-        ),
+        Row(what=f"{what}: {each}", klet=time, floor=floor, unit="s", most_ratio=ratio)
+        for each, time, floor, ratio in (
+            (f"all {count} pods run, beside the same pods with raw calls", running, with_pods, MOST_RATIO),
+            ("all pulled, beside the pulls alone", pulled, alone, None),
+            ("the floor itself with its pods, beside the pulls alone", with_pods, alone, None),
+        )
     ]
     for how in ("parallel", "serial"):
         beside, own = sides[f"floor, {how}"], sides[f"klet, {how}"]

@@ -17,6 +17,8 @@ from klet.model.verdicts import Admit, Reject, Verdict
 CPU_RESIZE: Final = "GuaranteedQoSPodCPUResize"
 POD_RESIZE: Final = "InPlacePodLevelResourcesVerticalScaling"
 RESTART_ALL: Final = "RestartAllContainersOnContainerExits"
+NOT_BUILT: Final = frozenset({CPU_RESIZE})
+"""What upstream's kubelet can do whatever its gates are, and klet cannot yet. Declared, it would be asked for."""
 _EXCLUSIVE_CPU_RESIZE: Final = "InPlacePodVerticalScalingExclusiveCPUs"
 _RESTART_ALL_ACTION: Final = "RestartAllContainers"
 

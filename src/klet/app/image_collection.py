@@ -57,6 +57,7 @@ def build_image_collection(
         recorder=ports.recorder,
         clock=ports.clock,
         policy=settings.image_gc,
+        tracer=ports.tracer,
     )
     return ImageCollection(
         ensurer=HeldImages(

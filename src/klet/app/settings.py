@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from klet.admission.declared_features import discover_features
+from klet.admission.declared_features import NOT_BUILT, discover_features
 from klet.agent_log.start import LogSettings
 from klet.agent_log.vmodule import VModuleRule
 from klet.api.container import ContainerPort
@@ -312,7 +312,8 @@ def cut_log_settings(config: KubeletConfiguration) -> LogSettings:
 def cut_declared_features(given: Settings) -> tuple[str, ...] | None:
     """Return what the node declares; None if the gate is off.
 
-    A feature whose gate klet does not act upon is not declared, even if the gate is on: pods would be sent here for it.
+    A feature that klet does not have yet is not declared, even if its gate is on: pods would be sent here for it, and
+    changes of pods admitted that nobody carries out.
     """
     if not given.gates.enabled("NodeDeclaredFeatures"):
         return None
@@ -320,7 +321,8 @@ def cut_declared_features(given: Settings) -> tuple[str, ...] | None:
     def acts(gate: str) -> bool:
         return gate not in GATES_WITHOUT_EFFECT and given.gates.enabled(gate)
 
-    return discover_features(acts, cpu_policy=given.config.cpu_manager_policy)
+    found = discover_features(acts, cpu_policy=given.config.cpu_manager_policy)
+    return tuple(name for name in found if name not in NOT_BUILT)
 
 
 def check_settings(given: Settings, machine: MachineInfo) -> None:

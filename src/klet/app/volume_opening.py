@@ -71,7 +71,7 @@ async def open_volumes(
         storage=StoragePorts(
             tools=HostTools(search=search_path(os.environ)), disks=DiskTree(), sessions=IscsiSessions()
         ),
-        devices=HostDevices(root=settings.root, loops=LoopDevices(), threads=threads),
+        devices=HostDevices(root=settings.root, loops=LoopDevices(), threads=threads, clock=clock),
         quotas=quotas,
         recorder=recorder,
         threads=threads,

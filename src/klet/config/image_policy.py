@@ -1,9 +1,9 @@
 """Rules for the verification of image pull credentials and its allowlist."""
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
+from klet.api.image_reference import BadImageReference, parse_image_reference
 from klet.config.configuration import KubeletConfiguration
 from klet.config.gates import FeatureGates
 
@@ -12,13 +12,6 @@ NEVER_VERIFY: Final = "NeverVerify"
 ALWAYS_VERIFY: Final = "AlwaysVerify"
 POLICIES: Final = (NEVER_VERIFY, "NeverVerifyPreloadedImages", ALLOWLISTED, ALWAYS_VERIFY)
 
-_DOMAIN: Final = re.compile(
-    r"(?P<host>[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])"
-    r"(?P<port>:[0-9]+)?"
-)
-_COMPONENT: Final = re.compile(r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*")
-_NAME_LIMIT: Final = 255
-
 
 def find_image_policy_problems(config: KubeletConfiguration, gates: FeatureGates) -> Iterator[str]:
     policy = config.image_pull_credentials_verification_policy
@@ -26,6 +19,11 @@ def find_image_policy_problems(config: KubeletConfiguration, gates: FeatureGates
         if policy:
             yield (
                 "`imagePullCredentialsVerificationPolicy` must not be set if KubeletEnsureSecretPulledImages "
+                "feature gate is not enabled"
+            )
+        if config.preloaded_images_verification_allowlist:
+            yield (
+                "`preloadedImagesVerificationAllowlist` must not be set if KubeletEnsureSecretPulledImages "
                 "feature gate is not enabled"
             )
         return
@@ -65,13 +63,7 @@ def find_pattern_problem(pattern: str) -> str:
 
 
 def _is_normalized_name(name: str) -> bool:
-    domain, slash, path = name.partition("/")
-    match = _DOMAIN.fullmatch(domain)
-    if not slash or match is None or len(name) > _NAME_LIMIT:
+    try:
+        return parse_image_reference(name).repository == name
+    except BadImageReference:
         return False
-    # A first part that could be a directory of the default registry is not a registry.
-    if not ("." in domain or match["port"] or domain == "localhost" or domain != domain.lower()):
-        return False
-    if domain == "index.docker.io" or (domain == "docker.io" and "/" not in path):
-        return False
-    return all(_COMPONENT.fullmatch(part) for part in path.split("/"))

@@ -33,11 +33,13 @@ from klet.model.images import ImageKey
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.runtime import ContainerId
+from klet.model.tracing import Tracer
 from klet.wire import cri_v1_pb2 as cri
 
 logger = logging.getLogger(__name__)
 
 DECIDER: Final = "images.gc"
+SCOPE: Final = "k8s.io/kubernetes/pkg/kubelet/images"
 PERIOD: Final = timedelta(minutes=5)
 
 
@@ -139,6 +141,7 @@ class ImageGc:
         recorder: CauseRecorder,
         clock: Clock,
         policy: ImageGcPolicy,
+        tracer: Tracer | None = None,
     ) -> None:
         self._watcher = watcher
         self._remover = remover
@@ -147,6 +150,7 @@ class ImageGc:
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
         self._policy = policy
+        self._tracer = tracer
         self._began = clock.monotonic()
         self._has_failed = False
 
@@ -177,6 +181,13 @@ class ImageGc:
 
     async def collect(self) -> None:
         """Remove old images, and others if the disk is nearly full. Raises KletError."""
+        if self._tracer is None:
+            await self._collect()
+            return
+        with self._tracer.span("Images/GarbageCollect", scope=SCOPE):
+            await self._collect()
+
+    async def _collect(self) -> None:
         began, now = self._clock.now(), self._clock.monotonic()
         images = await self._watcher.look()
         done = await self._remove_old(images, now)

@@ -1,12 +1,13 @@
 """Makes sure that a container's image is on the node before it starts (image manager, EnsureImageExists)."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
+from klet.api.validation.rendering import go_quote
 from klet.cri.errors import CriError
 from klet.errors import KletError
 from klet.images.keyring import FittingLogins
@@ -24,6 +25,9 @@ from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.stopping_pods import StoppingPods
 from klet.wire import cri_v1_pb2 as cri
+
+_ALWAYS: Final = "Always"
+_NEVER: Final = "Never"
 
 
 class RegistryLogins(Protocol):
@@ -108,7 +112,8 @@ class ImageManager:
             name = with_default_tag(image)
         except ImageNameError as error:
             self._metrics.note_request(container.image_pull_policy, is_present=None, needs_pull=None)
-            missing = MissingImage("InvalidImageName", f'Failed to apply default image tag "{image}": {error}')
+            text = f"Failed to apply default image tag {go_quote(image)}: {error}"
+            missing = MissingImage("InvalidImageName", text)
             return self._missing(pod, container, Reason.INSPECT_FAILED, missing, parent)
         spec = cri.ImageSpec(image=name, annotations=dict(pod.metadata.annotations), runtime_handler=handler)
         logins = PodLogins(lambda: self._logins.find(pod, image, repository_of(image)))
@@ -119,7 +124,7 @@ class ImageManager:
         policy, asked = request.policy, request.wanted.asked
         await self._records.prepare()
         try:
-            found = await self._node_images.find(request.wanted)
+            found = await self._find(request)
         except CriError as error:
             self._metrics.note_request(policy, is_present=None, needs_pull=None)
             missing = MissingImage("ImageInspectError", f'Failed to inspect image "": {error}')
@@ -129,12 +134,17 @@ class ImageManager:
         except KletError as error:
             self._metrics.note_request(policy, is_present=True, needs_pull=None)
             return self._refuse(request, Reason.FAILED, MissingImage("ErrImagePull", str(error)))
-        is_usable = found is not None and policy != "Always" and not (check is not None and check.must_pull)
-        self._metrics.note_request(policy, is_present=found is not None, needs_pull=not is_usable and policy != "Never")
+        is_usable = found is not None and policy != _ALWAYS and not (check is not None and check.must_pull)
+        self._metrics.note_request(
+            policy,
+            # As upstream's, which does not look for an image that it pulls in any case.
+            is_present=None if policy == _ALWAYS else found is not None,
+            needs_pull=None if policy == _NEVER and found is None else not is_usable,
+        )
         if found is not None and is_usable:
             self._note_present(request, check)
             return as_present(found)
-        if policy == "Never":
+        if policy == _NEVER:
             text = f'Container image "{asked}" is not present with pull policy of Never'
             return self._refuse(request, Reason.ERR_IMAGE_NEVER_PULL, MissingImage("ErrImageNeverPull", text))
         if not self._puller.holds_back(request.pod, request.wanted):
@@ -153,9 +163,18 @@ class ImageManager:
             parent=request.parent,
         )
 
+    async def _find(self, request: _Request) -> cri.Image | None:
+        """Return the image that is there. Raises CriError, unless the image is pulled in any case."""
+        try:
+            return await self._node_images.find(request.wanted)
+        except CriError:
+            if request.policy != _ALWAYS:
+                raise
+            return None
+
     async def _check(self, request: _Request, found: cri.Image | None) -> Check | None:
         """Return whether the pod may use the image that is there; None if that is not asked. Raises KletError."""
-        if found is None or request.policy == "Always":
+        if found is None or request.policy == _ALWAYS:
             return None
         return await self._records.check(request.wanted.asked, found.id, request.logins.sources)
 

@@ -59,7 +59,7 @@ def register_images(registry: MetricRegistry) -> ImageMetrics:
         ),
         pulls=registry.histogram(
             "kubelet_image_pull_duration_seconds",
-            "How long pulls took that succeeded, by the size of the image.",
+            "How long pulls took that succeeded, with the wait for their turn, by the size of the image.",
             _PULL_BOUNDS,
             (Label("image_size_in_bytes", frozenset({_UNKNOWN, _LARGEST, *(name for _, name in _SIZES)})),),
         ),

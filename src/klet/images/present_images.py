@@ -23,10 +23,6 @@ class WantedImage(Struct, frozen=True):
     sandbox: cri.PodSandboxConfig
 
     @property
-    def name(self) -> str:
-        return self.spec.image
-
-    @property
     def key(self) -> tuple[str, str]:
         """What identifies an image: a runtime may keep one for each of its handlers."""
         return self.spec.image, self.spec.runtime_handler

@@ -80,12 +80,13 @@ class ImagePuller:
             text = f'Failed to record image pull intent for container image "{wanted.asked}": {error}'
             about.record(Reason.FAILED, text, next_step="try again at the next sync", parent=parent)
             return MissingImage("ErrImagePull", text)
-        self._backoff.pulled(uid_of(pod), wanted.name)
+        self._backoff.pulled(uid_of(pod), wanted.asked)
         if image is None:
             text = f'image "{wanted.asked}" is not there after it was pulled'
             about.record(Reason.FAILED, text, next_step="try again at the next sync", parent=parent)
             return MissingImage("ErrImagePull", text)
-        self._metrics.pulls.observe(done.took, size_label(image.size))
+        # With the wait, as upstream: it is how long the pod has waited for its image.
+        self._metrics.pulls.observe(done.waited + done.took, size_label(image.size))
         about.record(Reason.PULLED, describe_pull(wanted.asked, done, image.size), parent=parent)
         return as_present(image)
 
@@ -136,7 +137,7 @@ class ImagePuller:
         return MissingImage("ImagePullBackOff", f"{text}: {last.reason}: {last.message}", last.retry_at)
 
     def _failure_in_force(self, pod: Pod, wanted: WantedImage) -> MissingImage | None:
-        return self._backoff.failure_in_force(uid_of(pod), wanted.name, now=self._clock.now())
+        return self._backoff.failure_in_force(uid_of(pod), wanted.asked, now=self._clock.now())
 
     def _note_failure(
         self,
@@ -149,7 +150,7 @@ class ImagePuller:
     ) -> MissingImage:
         missing = explain_failed_pull(wanted.asked, text)
         now = self._clock.now()
-        retry_at = now + self._backoff.failed(uid_of(pod), wanted.name, missing, now=now)
+        retry_at = now + self._backoff.failed(uid_of(pod), wanted.asked, missing, now=now)
         about.record(
             Reason.FAILED,
             f'Failed to pull image "{wanted.asked}": {text}',

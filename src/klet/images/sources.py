@@ -18,7 +18,7 @@ _GO_ESCAPES: Final = str.maketrans({sign: f"\\u{ord(sign):04x}" for sign in "<>&
 """Go's encoder writes these signs so, and the hash is over what it writes."""
 
 
-class ImagePullSecret(HidesFields, frozen=True, rename="camel"):
+class ImagePullSecret(HidesFields, frozen=True, rename="camel", forbid_unknown_fields=True):
     """The pull secret of a pod. The hash is of the one login, not of the whole secret."""
 
     HIDDEN = frozenset({"credential_hash"})
@@ -29,7 +29,7 @@ class ImagePullSecret(HidesFields, frozen=True, rename="camel"):
     credential_hash: str
 
 
-class ImagePullServiceAccount(Struct, frozen=True):
+class ImagePullServiceAccount(Struct, frozen=True, forbid_unknown_fields=True):
     """The service account of a pod, for which a credential provider gave the login."""
 
     uid: str

@@ -140,8 +140,7 @@ class Journal:
         self._unwritten.append(cause)
         self._filled.set()
         self._news.send(cause)
-        if logger.isEnabledFor(CHANGES):
-            _log_decision(cause)
+        _log_decision(cause)
         return cause.id
 
     def follow(self) -> Subscription[Cause]:
@@ -246,10 +245,14 @@ class Journal:
 
 
 def _log_decision(cause: Cause) -> None:
+    """Log a decision as a line of the module that took it, so that `--vmodule` finds it there."""
     finding, subject = cause.finding, cause.finding.subject
+    decider = logging.getLogger(f"klet.{finding.decider}")
+    if not decider.isEnabledFor(CHANGES):
+        return
     extra = {"decision": str(finding.decision), "decider": finding.decider, "reason": finding.message}
     if subject.name:
         extra |= {"pod": f"{subject.namespace}/{subject.name}", "uid": subject.uid}
     if subject.container:
         extra["container"] = subject.container
-    logger.log(CHANGES, "Decision", extra=extra)
+    decider.log(CHANGES, "Decision", extra=extra)

@@ -15,19 +15,22 @@ from typing import Final
 from msgspec import Struct
 
 from klet.kube.access import ExecPlugin
-from klet.kube.errors import CredentialError
+from klet.kube.errors import CredentialPluginError
+from klet.kube.metrics import CredentialPluginCall
 
 OUTPUT_LIMIT: Final = 1 << 20
 """How long an answer may be."""
 _CHUNK: Final = 1 << 16
 _SHOWN: Final = 500
 """How much of a plugin's standard error goes into an error."""
+_BY_SIGNAL: Final = -1
+"""The exit code of a program that a signal ended, as Go has it."""
 _LAST_WORDS: Final = timedelta(seconds=1)
 """How long the output of a plugin that has ended may stay open."""
 
 
 async def run_plugin(plugin: ExecPlugin, environment: Mapping[str, str], *, timeout: timedelta) -> bytes:
-    """Return what a plugin prints; raises CredentialError. Nothing of its process group outlives the call."""
+    """Return what a plugin prints; raises CredentialPluginError. Nothing of its process group outlives the call."""
     hint = f" ({plugin.install_hint.strip()})" if plugin.install_hint else ""
     name = f"credential plugin {plugin.command}"
     async with _open_pipe() as output, _open_pipe() as errors:
@@ -42,7 +45,9 @@ async def run_plugin(plugin: ExecPlugin, environment: Mapping[str, str], *, time
                 start_new_session=True,
             )
         except OSError as error:
-            raise CredentialError(f"{name} not started: {error}{hint}") from error
+            raise CredentialPluginError(
+                f"{name} not started: {error}{hint}", call=CredentialPluginCall.NOT_FOUND
+            ) from error
         finally:
             output.close_write_end()
             errors.close_write_end()
@@ -50,14 +55,17 @@ async def run_plugin(plugin: ExecPlugin, environment: Mapping[str, str], *, time
             async with asyncio.timeout(timeout.total_seconds()):
                 answer, stderr = await _collect(process, output.reader, errors.reader)
         except TimeoutError as error:
-            raise CredentialError(f"{name}: no answer within {timeout}") from error
+            message = f"{name}: no answer within {timeout}"
+            raise CredentialPluginError(message, call=CredentialPluginCall.EXECUTION_ERROR, code=_BY_SIGNAL) from error
         finally:
             _kill_group(process)
             code = await asyncio.shield(process.wait())
     if len(answer) > OUTPUT_LIMIT:
-        raise CredentialError(f"{name}: its answer is longer than {OUTPUT_LIMIT} bytes")
+        message = f"{name}: its answer is longer than {OUTPUT_LIMIT} bytes"
+        raise CredentialPluginError(message, call=CredentialPluginCall.EXECUTION_ERROR, code=_BY_SIGNAL)
     if code != 0:
-        raise CredentialError(f"{name}: exit code {code}{_shown(stderr)}{hint}")
+        message = f"{name}: exit code {code}{_shown(stderr)}{hint}"
+        raise CredentialPluginError(message, call=CredentialPluginCall.EXECUTION_ERROR, code=max(code, _BY_SIGNAL))
     return answer
 
 

@@ -6,6 +6,7 @@ accepted (client-go's exec authenticator).
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -17,8 +18,10 @@ from klet.api.base import ApiObject
 from klet.api.codec import DecodeError, decode, encode
 from klet.api.times import Time
 from klet.kube.access import ExecPlugin, KeyPair, Login
+from klet.kube.certificate_times import ValidityTimes, read_validity
 from klet.kube.credential_plugin import run_plugin
-from klet.kube.errors import CredentialError
+from klet.kube.errors import CredentialError, CredentialPluginError
+from klet.kube.metrics import CredentialPluginCall, CredentialPluginMetrics
 from klet.model.foreign_text import LONGEST_WORD, shorten
 from klet.model.hidden_fields import HidesFields
 
@@ -45,13 +48,13 @@ class CredentialSet(HidesFields, frozen=True):
 class Credentials:
     """Keeps the newest credentials of one login."""
 
-    def __init__(self, *, login: Login, clock: Clock) -> None:
+    def __init__(self, *, login: Login, clock: Clock, plugins: CredentialPluginMetrics | None = None) -> None:
         self._login = login
         self._clock = clock
         self._pair: tuple[tuple[object, ...], tuple[bytes, bytes]] | None = None
         """The client certificate and its key as they were last read, and the stamp of their files then."""
         self._token = _TokenFile(login.token_file, clock) if login.token_file is not None else None
-        self._plugin = _Plugin(login.plugin, clock) if login.plugin is not None else None
+        self._plugin = _Plugin(login.plugin, clock, plugins) if login.plugin is not None else None
 
     async def current(self) -> CredentialSet:
         """Return the credentials to use now; raises CredentialError."""
@@ -130,9 +133,13 @@ class _ExecCredential(ApiObject, frozen=True, kw_only=True):
 
 
 class _Plugin:
-    def __init__(self, plugin: ExecPlugin, clock: Clock) -> None:
+    def __init__(self, plugin: ExecPlugin, clock: Clock, metrics: CredentialPluginMetrics | None) -> None:
         self._plugin = plugin
         self._clock = clock
+        self._metrics = metrics
+        self._certificate = b""
+        """The newest, also after it was refused."""
+        self._validity: ValidityTimes | None = None
         self._answer: CredentialSet | None = None
         self._until: datetime | None = None
         self._turn = asyncio.Lock()
@@ -148,6 +155,7 @@ class _Plugin:
                     certificate=status.client_certificate_data.encode(),
                     key=status.client_key_data.encode(),
                 )
+                self._note_certificate(self._answer.certificate)
             return self._answer
 
     def forget(self) -> None:
@@ -160,7 +168,7 @@ class _Plugin:
             spec["cluster"] = plugin.cluster
         info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
         environment = {"KUBERNETES_EXEC_INFO": encode(info).decode()}
-        output = await run_plugin(plugin, environment, timeout=PLUGIN_TIMEOUT)
+        output = await self._call(environment)
         try:
             credential = decode(_ExecCredential, output)
         except (DecodeError, msgspec.MsgspecError) as error:
@@ -179,3 +187,23 @@ class _Plugin:
             )
             raise CredentialError(message)
         return status
+
+    async def _call(self, environment: Mapping[str, str]) -> bytes:
+        try:
+            output = await run_plugin(self._plugin, environment, timeout=PLUGIN_TIMEOUT)
+        except CredentialPluginError as error:
+            if self._metrics is not None:
+                self._metrics.note_call(error.call, error.code)
+            raise
+        if self._metrics is not None:
+            self._metrics.note_call(CredentialPluginCall.NO_ERROR, 0)
+        return output
+
+    def _note_certificate(self, certificate: bytes) -> None:
+        if self._metrics is None or certificate == self._certificate:
+            return
+        if self._validity is not None:
+            self._metrics.note_replaced(began_at=self._validity.begins_at)
+        self._certificate = certificate
+        self._validity = read_validity(certificate.decode())
+        self._metrics.note_certificate(ends_at=self._validity.ends_at if self._validity is not None else None)

@@ -3,6 +3,7 @@
 KubeError
 ├── KubeconfigError   settings that cannot be used; names the file and the field
 ├── CredentialError   no token or client certificate could be had
+│   └── CredentialPluginError   the credential plugin was not started, or did not end well
 ├── Unreachable       no answer: refused, cut, timed out, TLS
 └── ApiError          an error response, with its Status
     ├── NotFound  ├── AlreadyExists  ├── Conflict  ├── Invalid
@@ -17,6 +18,7 @@ from typing import Final
 
 from klet.api.meta import Status
 from klet.errors import KletError
+from klet.kube.metrics import CredentialPluginCall
 
 AWAY: Final = frozenset({502, 503, 504})
 """What a proxy, or a server that starts or stops, answers for the API server that is not there."""
@@ -32,6 +34,16 @@ class KubeconfigError(KubeError):
 
 class CredentialError(KubeError):
     """Credentials that could not be read or obtained."""
+
+
+class CredentialPluginError(CredentialError):
+    """A credential plugin that returned no answer."""
+
+    def __init__(self, message: str, *, call: CredentialPluginCall, code: int = 1) -> None:
+        super().__init__(message)
+        self.call = call
+        self.code = code
+        """Its exit code; -1 if a signal ended it, 1 if it has none."""
 
 
 class Unreachable(KubeError):  # a name of the thing, as the family is called

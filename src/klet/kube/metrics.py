@@ -1,18 +1,82 @@
 """Metrics of requests to the API server (client-go's `rest_client_…`)."""
 
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
 
+from klet.aio.clock import Clock
 from klet.metrics import Counter, FewValues, Gauge, Histogram, Label, MetricRegistry
 
 ERROR: Final = "<error>"
 """The code of a request that was not answered."""
 _SECONDS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
+_LOOKUPS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30)
+_MINUTE: Final = 60
+_DAY: Final = 86400
+_LIVES: Final = (
+    *(10 * _MINUTE, 30 * _MINUTE, 60 * _MINUTE, 240 * _MINUTE, _DAY, 7 * _DAY),
+    *(30 * _DAY, 90 * _DAY, 180 * _DAY, 360 * _DAY, 4 * 360 * _DAY),
+)
 _BYTES: Final = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
 _VERBS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 _HOST: Final = FewValues("host", 8)
 _CODE: Final = Label("code", frozenset({ERROR, *map(str, range(100, 600))}))
+
+
+class CredentialPluginCall(StrEnum):
+    """How a call of a credential plugin went, by client-go's names."""
+
+    NO_ERROR = "no_error"
+    EXECUTION_ERROR = "plugin_execution_error"
+    NOT_FOUND = "plugin_not_found_error"
+    INTERNAL_ERROR = "client_internal_error"
+
+
+class CredentialPluginMetrics:
+    """Credential plugins of kubeconfig files: their calls, and the client certificates that they return."""
+
+    def __init__(self, *, registry: MetricRegistry, clock: Clock) -> None:
+        self._clock = clock
+        self._ends_at: datetime | None = None
+        self._calls = registry.counter(
+            "rest_client_exec_plugin_call_total",
+            "Calls of credential plugins, by how they went and the exit code.",
+            (
+                Label("call_status", frozenset(CredentialPluginCall)),
+                # -1: ended by a signal.
+                Label("code", frozenset(map(str, range(-1, 256)))),
+            ),
+        )
+        self._lives = registry.histogram(
+            "rest_client_exec_plugin_certificate_rotation_age",
+            "How long client certificates of credential plugins had lived when they were replaced.",
+            _LIVES,
+        )
+        registry.computed(
+            "rest_client_exec_plugin_ttl_seconds",
+            "How long the client certificate of a credential plugin is valid; +Inf if there is none.",
+            self._read_left,
+        )
+
+    def note_call(self, call: CredentialPluginCall, code: int) -> None:
+        self._calls.add(call, str(code))
+
+    def note_certificate(self, *, ends_at: datetime | None) -> None:
+        """Note which certificate is used from now on; None if the plugin returns none."""
+        self._ends_at = ends_at
+
+    def note_replaced(self, *, began_at: datetime) -> None:
+        """Note that a certificate has been replaced by another one."""
+        self._lives.observe((self._clock.now() - began_at).total_seconds())
+
+    def _read_left(self) -> Mapping[tuple[str, ...], float]:
+        if self._ends_at is None:
+            return {(): math.inf}
+        return {(): (self._ends_at - self._clock.now()).total_seconds()}
 
 
 class RestClientMetrics(Struct, frozen=True, kw_only=True):
@@ -26,9 +90,11 @@ class RestClientMetrics(Struct, frozen=True, kw_only=True):
     retries: Counter
     transports: Gauge
     transports_made: Counter
+    lookups: Histogram
+    plugins: CredentialPluginMetrics
 
 
-def register_rest_client(registry: MetricRegistry) -> RestClientMetrics:
+def register_rest_client(registry: MetricRegistry, clock: Clock) -> RestClientMetrics:
     labels = Label("verb", _VERBS), _HOST
     return RestClientMetrics(
         total=registry.counter(
@@ -65,6 +131,13 @@ def register_rest_client(registry: MetricRegistry) -> RestClientMetrics:
             "Sets of connections that were made.",
             (Label("result", frozenset({"hit", "miss", "uncacheable"})),),
         ),
+        lookups=registry.histogram(
+            "rest_client_dns_resolution_duration_seconds",
+            "How long it took to look up the address of the API server.",
+            _LOOKUPS,
+            (_HOST,),
+        ),
+        plugins=CredentialPluginMetrics(registry=registry, clock=clock),
     )
 
 
@@ -92,6 +165,9 @@ class RequestCounter:
 
     def note_retry(self, method: str, code: int) -> None:
         self._metrics.retries.add(str(code), method, self._host)
+
+    def note_lookup(self, name: str, *, seconds: float) -> None:
+        self._metrics.lookups.observe(seconds, name)
 
     def note_connections(self, change: int) -> None:
         """Note that a set of connections is made, or closed."""

@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 import aiohttp
+from aiohttp.abc import ResolveResult
 from yarl import URL
 
 from klet.kube.access import Access, Authority, NoVerification, PemSource
@@ -238,7 +239,9 @@ class Transport:
         await self.reconnect()
         if self._session is None:
             # No limit: each watched object holds a connection of its own, and none may wait for another.
-            connector = aiohttp.TCPConnector(ssl=context, limit=0, socket_factory=_make_socket)
+            connector = aiohttp.TCPConnector(
+                ssl=context, limit=0, socket_factory=_make_socket, resolver=_MeasuredResolver(self._counter)
+            )
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT.total_seconds())
             self._session = aiohttp.ClientSession(
                 connector=connector, timeout=timeout, auto_decompress=True, cookie_jar=aiohttp.DummyCookieJar()
@@ -259,6 +262,25 @@ class Transport:
     def _is_of(self, shown: CredentialSet) -> bool:
         """Return whether the connections show this client certificate."""
         return (self._shown.certificate, self._shown.key) == (shown.certificate, shown.key)
+
+
+class _MeasuredResolver(aiohttp.ThreadedResolver):
+    """Looks names up, and measures how long that takes. aiohttp resolves no addresses."""
+
+    def __init__(self, counter: RequestCounter | None) -> None:
+        super().__init__()
+        self._counter = counter
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            return await super().resolve(host, port, family)
+        finally:
+            if self._counter is not None:
+                self._counter.note_lookup(host, seconds=loop.time() - began)
 
 
 class _ConnectionsReplaced(aiohttp.ClientConnectionError):

@@ -92,6 +92,8 @@ class UnownedEvent(Struct, frozen=True):
 
     kind: EventKind
     seen_at: float
+    may_be_own: bool
+    """Of the start of a pod that klet was changing at this time."""
 
 
 class UnconfirmedEvents(Struct, frozen=True):
@@ -183,8 +185,8 @@ class PlegState:
         if uid is not None:
             return self._expect(uid, event.container_id, event.kind, now=now)
         # A new container of a pod that klet is just starting: its owner becomes known by the read that follows.
-        self._unowned[event.container_id] = UnownedEvent(event.kind, self.mark(now))
         may_be_own = self._changing > 0 and event.kind in {EventKind.CREATED, EventKind.STARTED}
+        self._unowned[event.container_id] = UnownedEvent(event.kind, self.mark(now), may_be_own)
         return FindOwner(event.container_id, OWN_STARTS if may_be_own else AT_ONCE)
 
     def owner_of(self, member: str) -> PodUID | None:
@@ -355,9 +357,14 @@ class PlegState:
         return agrees(reading.status, {member: unowned.kind})
 
     def _is_unknown(self, uid: PodUID) -> bool:
-        """Return whether the runtime cannot have this pod: all is listed, and no event waits for its owner."""
-        is_named = uid in self._records or uid in self._requested or uid in self._reads
-        return self._relisted_at is not None and not is_named and not self._unowned
+        """Return whether the runtime cannot have this pod: all is listed, and no event may be its own.
+
+        While other pods start there is always one whose owner is not known yet. Should it be of this pod after all, by
+        a request of an agent that was killed, then the runtime holds the name of its sandbox, which is found by that.
+        """
+        if self._relisted_at is None or uid in self._records or uid in self._requested or uid in self._reads:
+            return False
+        return all(event.may_be_own for event in self._unowned.values())
 
     def _without_gone(self, status: PodRuntimeStatus, expected: dict[str, EventKind]) -> dict[str, EventKind]:
         """Drop the start of what was there before and is gone: its event came too late."""

@@ -3,6 +3,9 @@
 Written by the sync loop only.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.api.pod import Pod
 from klet.model.pods import PodUID, full_name, is_static, uid_of
@@ -13,6 +16,8 @@ class PodStore:
 
     def __init__(self) -> None:
         self._pods: dict[PodUID, Pod] = {}
+        self._by_name: dict[str, dict[PodUID, None]] = {}
+        """The pods of each full name, in their order: an old one may still be there when the next one comes."""
         self._mirrors: dict[str, Pod] = {}
         self._changes = Broadcast[str]()
 
@@ -20,10 +25,15 @@ class PodStore:
         return self._pods.get(uid)
 
     def by_full_name(self, name: str) -> Pod | None:
-        return next((pod for pod in self._pods.values() if full_name(pod) == name), None)
+        uid = next(iter(self._by_name.get(name, ())), None)
+        return None if uid is None else self._pods[uid]
 
     def all(self) -> tuple[Pod, ...]:
         return tuple(self._pods.values())
+
+    def by_uid(self) -> Mapping[PodUID, Pod]:
+        """Return a view of all pods."""
+        return MappingProxyType(self._pods)
 
     def uids(self) -> frozenset[PodUID]:
         return frozenset(self._pods)
@@ -45,11 +55,17 @@ class PodStore:
         return self._changes.subscribe()
 
     def put(self, pod: Pod) -> None:
-        self._pods[uid_of(pod)] = pod
-        self._changes.send(full_name(pod))
+        uid, name = uid_of(pod), full_name(pod)
+        before = self._pods.get(uid)
+        if before is not None and full_name(before) != name:
+            self._forget_name(uid, full_name(before))
+        self._pods[uid] = pod
+        self._by_name.setdefault(name, {})[uid] = None
+        self._changes.send(name)
 
     def remove(self, uid: PodUID) -> None:
         if (gone := self._pods.pop(uid, None)) is not None:
+            self._forget_name(uid, full_name(gone))
             self._changes.send(full_name(gone))
 
     def put_mirror(self, mirror: Pod) -> None:
@@ -62,3 +78,8 @@ class PodStore:
         if known is not None and uid_of(known) == uid_of(mirror):
             del self._mirrors[full_name(mirror)]
             self._changes.send(full_name(mirror))
+
+    def _forget_name(self, uid: PodUID, name: str) -> None:
+        del self._by_name[name][uid]
+        if not self._by_name[name]:
+            del self._by_name[name]

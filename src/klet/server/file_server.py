@@ -20,6 +20,7 @@ from aiohttp import web
 from klet.aio.threads import Threads
 from klet.host.errors import FileError
 from klet.host.readable_entry import ReadableEntry
+from klet.model.foreign_text import shorten
 from klet.server.static_files import (
     LISTING_END,
     LISTING_START,
@@ -69,9 +70,18 @@ class FileServer:
         """Answer with a file that the request does not name in its path."""
         return await self._answer(request, path, is_direct=True)
 
+    async def find_missing(self, path: str) -> str:
+        """Return why there is nothing at a path; empty if there is something, whatever can be done with it."""
+        try:
+            (await self.open(path)).close()
+        except FileError as error:
+            if error.errno is not None and error.errno in _NOT_THERE:
+                return f"stat {shorten(f'{self._root}{_below_root(path)}')}: {os.strerror(error.errno).lower()}"
+        return ""
+
     async def open(self, path: str) -> ReadableEntry:
         """Open a file or a directory; `..` leads no higher than the root. The caller closes it. Raises FileError."""
-        return await self._threads.run(ReadableEntry.open, self._root, posixpath.normpath(f"/{path.lstrip('/')}"))
+        return await self._threads.run(ReadableEntry.open, self._root, _below_root(path))
 
     async def copy(self, file: ReadableEntry, piece: ByteRange, write: Callable[[bytes], Awaitable[None]]) -> bool:
         """Write a part of a file; False if there is less of it by now. Raises FileError."""
@@ -162,6 +172,10 @@ def refuse(status: int, text: str, headers: Mapping[str, str] | None = None) -> 
     return web.Response(
         status=status, body=f"{text}\n".encode(), headers={"Content-Type": PLAIN_TEXT, **_SAFE, **(headers or {})}
     )
+
+
+def _below_root(path: str) -> str:
+    return posixpath.normpath(f"/{path.lstrip('/')}")
 
 
 def _plan_parts(

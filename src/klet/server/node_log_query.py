@@ -86,6 +86,11 @@ def parse_node_log_query(values: Values) -> NodeLogQuery | QueryRefusal | None:
     return query if query != NodeLogQuery() else None
 
 
+def refuse_file(file: str, problem: str) -> QueryRefusal:
+    """Refuse a query for a file that is not there."""
+    return QueryRefusal(406, _invalid("query", (file,), _encodable(problem)))
+
+
 def validate_node_log_query(query: NodeLogQuery) -> QueryRefusal | None:
     """Return why a query is not allowed. Whether its file exists is for the file server to find out."""
     problems = list(_find_problems(query))
@@ -182,7 +187,11 @@ def _invalid(field: str, value: str | int | Sequence[str], problem: str) -> str:
 
 
 def _quote(text: str) -> str:
-    return msgspec.json.encode(shorten(text, _LONGEST_SHOWN).encode(errors="replace").decode()).decode()
+    return msgspec.json.encode(_encodable(shorten(text, _LONGEST_SHOWN))).decode()
+
+
+def _encodable(text: str) -> str:
+    return text.encode(errors="replace").decode()
 
 
 def _join(problems: Sequence[str]) -> str:

@@ -90,7 +90,7 @@ class PodAdmission:
             return Admit()
         if self._remembers(uid_of(pod)):
             return Admit()
-        others = [other for other in self._pods.all() if self._has_room(uid_of(other))]
+        others = [other for uid, other in self._pods.by_uid().items() if self._has_room(uid)]
         for handler in self._handlers:
             verdict = await handler.admit(pod, others)
             if not isinstance(verdict, Admit):

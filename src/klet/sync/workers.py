@@ -228,8 +228,10 @@ class PodWorkers:
                 if state.stage is not Stage.ADMITTING:
                     self._ledger.put(uid, started(state, now=self._clock.now()))
                 due = await self._step(uid, last_step)
-                # The next step needs a status that was read after this one, or it would not see its own changes.
-                last_step = self._statuses.mark()
+                # The next step needs a status that was read after this one, or it would not see its own changes. An
+                # admission changes nothing in the runtime: before the first start there is nothing to read.
+                if state.stage is not Stage.ADMITTING:
+                    last_step = self._statuses.mark()
             if self._ledger.state_of(uid).stage is Stage.FINISHED:
                 del self._wakes[uid]
                 self._stopping_pods.clear(uid)

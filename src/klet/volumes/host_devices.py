@@ -8,9 +8,11 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.host.beneath import list_directory, make_directories, open_directory, remove_below, unlink_below
 from klet.host.errors import FileMissing, file_error
@@ -22,15 +24,19 @@ from klet.volumes.device_host import BlockMapping
 from klet.volumes.errors import VolumeSetupError, doing
 
 MODE: Final = 0o750
+UNLOCK_PATIENCE: Final = timedelta(seconds=5)
+"""How long a bind waits for its lock to be gone; after that unmounting fails, and is tried again later."""
+_UNLOCK_CHECK: Final = timedelta(milliseconds=50)
 _NEW_LINK: Final = ".new-link"
 
 
 class HostDevices:
     """Carries the work out on threads."""
 
-    def __init__(self, *, root: Path, loops: LoopDevices, threads: Threads) -> None:
+    def __init__(self, *, root: Path, loops: LoopDevices, threads: Threads, clock: Clock) -> None:
         self._files = DeviceFiles(root=root, loops=loops)
         self._threads = threads
+        self._clock = clock
 
     async def mounts(self) -> Sequence[MountEntry]:
         return await self._threads.run(list_mounts)
@@ -51,7 +57,10 @@ class HostDevices:
         await self._threads.run(self._files.map_device, mapping, Path(device))
 
     async def unmap_device(self, mapping: BlockMapping) -> None:
-        await self._threads.run(self._files.unmap_device, mapping)
+        await self._threads.run(self._files.unlock, mapping)
+        # udev looks into each loop device that changes, and the kernel keeps the lock until the last one has closed it.
+        await self._clock.wait(self._until_unlocked(mapping), at_most=UNLOCK_PATIENCE)
+        await self._threads.run(self._files.unbind, mapping)
 
     async def unlink(self, mapping: BlockMapping) -> None:
         await self._threads.run(self._files.unlink, mapping)
@@ -61,6 +70,10 @@ class HostDevices:
 
     async def remove_map(self, map_path: str) -> None:
         await self._threads.run(self._files.remove_map, map_path)
+
+    async def _until_unlocked(self, mapping: BlockMapping) -> None:
+        while await self._threads.run(self._files.is_locked, mapping):
+            await self._clock.sleep(_UNLOCK_CHECK)
 
 
 class DeviceFiles:
@@ -72,24 +85,30 @@ class DeviceFiles:
 
     def announce(self, mapping: BlockMapping) -> None:
         if not mapping.link.is_symlink():
-            self._make_link(mapping.link, Path(mapping.map_path) / mapping.uid)
+            self._make_link(mapping.link, _bind_path(mapping))
 
     def map_device(self, mapping: BlockMapping, device: Path) -> None:
         names = self._names(mapping.map_path)
         make_directories(self._root, *names, mode=MODE)
         with open_directory(self._root, *names) as directory:
-            shown = Path(mapping.map_path) / mapping.uid
+            shown = _bind_path(mapping)
             self._bind(directory, mapping.uid, device, shown)
             self._make_link(mapping.link, device)
             if self._loops.find(shown) is None:
                 with _opened_device(directory, mapping.uid, shown) as found:
                     self._loops.take(found, shown)
 
-    def unmap_device(self, mapping: BlockMapping) -> None:
-        shown = Path(mapping.map_path) / mapping.uid
-        loop = self._loops.find(shown)
+    def unlock(self, mapping: BlockMapping) -> None:
+        loop = self._loops.find(_bind_path(mapping))
         if loop is not None:
             self._loops.release(loop)
+
+    def is_locked(self, mapping: BlockMapping) -> bool:
+        return self._loops.find(_bind_path(mapping)) is not None
+
+    def unbind(self, mapping: BlockMapping) -> None:
+        """Take the bind off. While something holds the device by it, its lock for instance, that fails."""
+        shown = _bind_path(mapping)
         try:
             root, names = self._place(Path(mapping.map_path))
             with open_directory(root, *names, one_mount=True) as directory:
@@ -176,6 +195,10 @@ def is_in_use(device: Path) -> bool:
             return True
         raise file_error("open", device, error) from error
     return False
+
+
+def _bind_path(mapping: BlockMapping) -> Path:
+    return Path(mapping.map_path) / mapping.uid
 
 
 def _references(path: str) -> tuple[str, ...]:

@@ -82,6 +82,8 @@ async def test_a_pod_reads_its_certificate(node, signing):
         requests = signed.requests.all()
         this_node = await node.cluster.client.get(Node, "node")
         account = await node.cluster.client.get(ServiceAccount, "default", "default")
+        metrics = node.metrics.write().decode().splitlines()
+    assert f'kubelet_podcertificate_states{{signer_name="{SIGNER}",state="fresh"}} 2' in metrics
     first, second = signed.signer.issued
     assert {chain, bundle[bundle.index("-----BEGIN CERTIFICATE-----") :]} == {first, second}
     for private, certificate in ((key, chain), (bundle, bundle)):

@@ -1,6 +1,7 @@
 """The image manager on the fake runtime: policies, pulls, failures and back-off, in virtual time."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
@@ -12,10 +13,12 @@ from klet.cri.client import CriClient
 from klet.cri.errors import Code
 from klet.images.keyring import FittingLogins
 from klet.images.manager import ImageManager
+from klet.images.metrics import register_images
 from klet.images.present_images import SEEN_FOR
 from klet.images.pull_backoff import PullBackoff
 from klet.journal.memory import MemoryJournal
 from klet.journal.records import CauseQuery
+from klet.metrics import MetricRegistry
 from klet.model.causes import Finding
 from klet.model.images import ImageUser, MissingImage, PresentImage
 from klet.model.pods import PodUID
@@ -63,6 +66,8 @@ class Bench:
         self.logins = NoLogins(self.recorded)
         self._client = client
         self._journal = MemoryJournal(clock=clock)
+        self._registry = MetricRegistry()
+        self._metrics = register_images(self._registry)
         self._manager = self._build_manager()
 
     async def ensure(self, image: str, policy: str = "IfNotPresent", *, uid: str = "u-1", handler: str = ""):
@@ -91,6 +96,13 @@ class Bench:
     def pulls(self) -> int:
         return sum(call.rpc == "PullImage" for call in self.runtime.calls)
 
+    def requests(self) -> list[tuple[str, str, str]]:
+        """Return the labels under which a request was counted: policy, present, pull required."""
+        name = "kubelet_image_manager_ensure_image_requests_total"
+        lines = [line for line in self._registry.write().decode().splitlines() if line.startswith(name)]
+        labels = [dict(re.findall(r'(\w+)="(\w+)"', line)) for line in lines if not line.endswith(" 0")]
+        return [(each["pull_policy"], each["present_locally"], each["pull_required"]) for each in labels]
+
     def _build_manager(self) -> ImageManager:
         return build_image_manager(
             self._client,
@@ -99,6 +111,7 @@ class Bench:
             stopping_pods=self.stopping_pods,
             recorder=self._journal,
             clock=self.clock,
+            metrics=self._metrics,
         )
 
 
@@ -250,6 +263,42 @@ def test_an_image_that_cannot_be_inspected():
     on_bench(test)
 
 
+def test_an_image_that_is_pulled_in_any_case_is_not_inspected_before():
+    """Upstream does not look first with the policy Always, so that a failure of it does not hold the pull back."""
+
+    async def test(bench: Bench) -> None:
+        bench.runtime.faults.add(Fault("ImageStatus", Fail(Code.UNKNOWN, "disk gone")))
+        assert isinstance(await bench.ensure("remote:1", "Always"), PresentImage)
+        assert [decision for decision, _ in await bench.events()] == ["Pulling", "Pulled"]
+
+    on_bench(test)
+
+
+@pytest.mark.parametrize(
+    ("image", "policy", "fault", "labels"),
+    [
+        pytest.param("remote:1", "IfNotPresent", None, ("false", "true"), id="missing, and pulled"),
+        pytest.param("here", "IfNotPresent", None, ("true", "false"), id="present"),
+        pytest.param("here", "Always", None, ("unknown", "true"), id="present, and pulled in any case"),
+        pytest.param("remote:1", "Never", None, ("false", "unknown"), id="missing, and never pulled"),
+        pytest.param("here", "Never", None, ("true", "false"), id="present, and never pulled"),
+        pytest.param("here", "IfNotPresent", "ImageStatus", ("unknown", "unknown"), id="it cannot be inspected"),
+        pytest.param("remote:1", "IfNotPresent", "PullImage", ("false", "true"), id="it cannot be pulled"),
+        pytest.param("http://url", "Always", None, ("unknown", "unknown"), id="no name of an image"),
+    ],
+)
+def test_how_requests_are_counted(image, policy, fault, labels):
+    """Upstream's table of `kubelet_image_manager_ensure_image_requests_total`."""
+
+    async def test(bench: Bench) -> None:
+        if fault is not None:
+            bench.runtime.faults.add(Fault(fault, Fail(Code.UNKNOWN, "broken")))
+        await bench.ensure(image, policy)
+        assert bench.requests() == [(policy.lower(), *labels)]
+
+    on_bench(test)
+
+
 @pytest.mark.parametrize(
     ("failure", "expected"),
     [
@@ -387,7 +436,9 @@ def test_pods_and_images_back_off_apart_and_a_forgotten_pod_starts_over():
         first = await bench.ensure("remote:1", uid="u-1")
         second = await bench.ensure("remote:1", uid="u-2")
         other = await bench.ensure("other:1", uid="u-1")
-        assert [found.reason for found in (first, second, other)] == ["ErrImagePull"] * 3
+        # As upstream, by the name that the container has, not by what it means.
+        named = await bench.ensure("other", uid="u-1")
+        assert [found.reason for found in (first, second, other, named)] == ["ErrImagePull"] * 4
         bench.backoff.forget("u-1")
         assert isinstance(await bench.ensure("remote:1", uid="u-1"), PresentImage)
 

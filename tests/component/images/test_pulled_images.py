@@ -242,8 +242,12 @@ def test_what_a_pod_without_credentials_may_use(policy, loaded, pulled):
 def test_a_pod_that_never_pulls_is_refused_what_it_may_not_use():
     async def test(node: Node) -> None:
         await node.ensure("good")
+        registry = MetricRegistry()
+        node.restart(metrics=register_images(registry))
         text = f'Container image "{IMAGE}" is not present with pull policy of Never'
         assert await node.ensure(policy="Never") == MissingImage("ErrImageNeverPull", text)
+        counted = 'ensure_image_requests_total{present_locally="true",pull_policy="never",pull_required="true"} 1'
+        assert counted in registry.write().decode()
         assert isinstance(await node.ensure("good", policy="Never"), PresentImage)
 
     on_node(test)

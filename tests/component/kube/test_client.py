@@ -28,8 +28,10 @@ from klet.kube.errors import (
     Unauthorized,
     Unreachable,
 )
+from klet.kube.metrics import register_rest_client
 from klet.kube.throttle import Unlimited
 from klet.kube.transport import HttpRequest, Transport
+from klet.metrics import MetricRegistry
 from klet.model.verbosity import REQUEST_STARTS, REQUESTS
 from klet.testing.builders import make_pod
 
@@ -219,3 +221,25 @@ async def test_credentials_in_the_address_of_the_server_are_not_logged(cluster, 
     await transport.close()
     assert len(caplog.records) == 2
     assert "hunter2" not in "".join(str(record_data(each)) for each in caplog.records)
+
+
+@pytest.mark.parametrize(
+    ("name", "lookups"),
+    [pytest.param("localhost", 1, id="a name"), pytest.param("127.0.0.1", 0, id="an address")],
+)
+async def test_requests_and_lookups_of_the_server_are_measured(cluster, name, lookups):
+    registry, clock, login = MetricRegistry(), SystemClock(), Login(token="secret")
+    transport = Transport(
+        access=Access(server=f"http://{name}:{cluster.port}", login=login),
+        credentials=Credentials(login=login, clock=clock),
+        metrics=register_rest_client(registry, clock),
+    )
+    for _ in range(3):
+        answer = await transport.send(HttpRequest("GET", "/version"), timeout=timedelta(seconds=10))
+        assert answer.code == 200
+    await transport.close()
+    lines = registry.write().decode().splitlines()
+    host = f"{name}:{cluster.port}"
+    assert f'rest_client_requests_total{{code="200",host="{host}",method="GET"}} 3' in lines
+    counted = [line for line in lines if line.startswith("rest_client_dns_resolution_duration_seconds_count")]
+    assert counted == [f'rest_client_dns_resolution_duration_seconds_count{{host="{name}"}} 1'] * lookups

@@ -1,19 +1,28 @@
 """Programs that print credentials (client-go's exec plugins), as real processes."""
 
 import asyncio
+import json
 import os
 import select
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
 import uvloop
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 
 from klet.aio.clock import SystemClock
 from klet.kube.access import ExecPlugin, Login
 from klet.kube.credential_plugin import OUTPUT_LIMIT, run_plugin
 from klet.kube.credentials import Credentials, CredentialSet
 from klet.kube.errors import CredentialError
+from klet.kube.metrics import CredentialPluginMetrics
+from klet.metrics import MetricRegistry
 from klet.testing.clock import ManualClock
 
 LONG = timedelta(seconds=20)
@@ -161,3 +170,73 @@ async def test_an_answer_of_another_kind_is_not_quoted_whole():
     with pytest.raises(CredentialError, match="answered with") as caught:
         await shown_by(script)
     assert len(str(caught.value)) < 3000
+
+
+CALLS = "rest_client_exec_plugin_call_total"
+
+
+def counting(script, *, clock=None, plugin_of=plugin):
+    """Credentials of a program, and the lines of the metrics of programs."""
+    registry, clock = MetricRegistry(), clock or SystemClock()
+    metrics = CredentialPluginMetrics(registry=registry, clock=clock)
+    credentials = Credentials(login=Login(plugin=plugin_of(script)), clock=clock, plugins=metrics)
+    return credentials, lambda: {line for line in registry.write().decode().splitlines() if not line.startswith("#")}
+
+
+@pytest.mark.parametrize(
+    ("script", "counted"),
+    [
+        pytest.param(
+            f"""printf '%s' '{HEAD}"status":{{"token":"a"}}}}'""", 'call_status="no_error",code="0"', id="an answer"
+        ),
+        pytest.param("echo nonsense", 'call_status="no_error",code="0"', id="an answer of no use"),
+        pytest.param("exit 3", 'call_status="plugin_execution_error",code="3"', id="an exit code"),
+        pytest.param("kill -KILL $$", 'call_status="plugin_execution_error",code="-1"', id="ended by a signal"),
+        pytest.param(
+            "exec cat /dev/zero", 'call_status="plugin_execution_error",code="-1"', id="an answer without end"
+        ),
+    ],
+)
+async def test_calls_are_counted_as_upstream_counts_them(script, counted):
+    credentials, lines = counting(script)
+    for _ in range(2):
+        with suppress(CredentialError):
+            await credentials.current()
+        credentials.refuse()
+    assert {line for line in lines() if line.startswith(CALLS)} == {f"{CALLS}{{{counted}}} 2"}
+
+
+async def test_a_program_that_is_not_there_is_counted():
+    def missing(command):
+        return ExecPlugin(api_version=VERSION, command=command)
+
+    credentials, lines = counting("/no/such/program", plugin_of=missing)
+    with pytest.raises(CredentialError):
+        await credentials.current()
+    assert f'{CALLS}{{call_status="plugin_not_found_error",code="1"}} 1' in lines()
+
+
+def certificate(begins, ends):
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "node")])
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), begins, ends)
+    return made.sign(key, SHA256()).public_bytes(Encoding.PEM).decode()
+
+
+async def test_how_long_the_certificate_of_a_program_is_valid_and_how_long_the_one_before_lived(tmp_path):
+    hour, answer = timedelta(hours=1), tmp_path / "answer"
+    clock = ManualClock(start=datetime(2030, 1, 1, tzinfo=UTC))
+    credentials, lines = counting(f"cat {answer}", clock=clock)
+    left, lived = "rest_client_exec_plugin_ttl_seconds", "rest_client_exec_plugin_certificate_rotation_age"
+    assert {f"{left} +Inf", f"{lived}_count 0"} <= lines()
+    for made in range(2):
+        text = certificate(clock.now(), clock.now() + 2 * hour)
+        head = {"apiVersion": VERSION, "kind": "ExecCredential"}
+        answer.write_text(json.dumps(head | {"status": {"clientCertificateData": text, "clientKeyData": "k"}}))
+        for _ in range(2):
+            # The second time it returns the same certificate.
+            await credentials.current()
+            credentials.refuse()
+        assert {f"{left} 7200", f"{lived}_count {made}", f"{lived}_sum {made * 10800}"} <= lines()
+        clock.advance(3 * hour)
+        assert f"{left} -3600" in lines()

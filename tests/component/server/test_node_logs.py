@@ -234,8 +234,20 @@ async def test_services_without_lines_in_the_journal_have_files(start, journal):
 async def test_a_file_is_asked_for_by_a_slash(start):
     async with start(**QUERIES) as kubelet:
         assert (await fetch(kubelet, "/logs/?query=/messages"))[:2] == (200, b"said by the node\n")
-        for file in ("/../secret", "../secret", "/no/such"):
-            assert (await fetch(kubelet, f"/logs/?query={file}"))[0] in {404, 406}
+        for file in ("/../secret", "../secret"):
+            status, text, _ = await fetch(kubelet, f"/logs/?query={file}")
+            assert (status, text) == (406, f'query: Invalid value: ["{file}"]: path escapes from parent\n'.encode())
+        missing = {
+            "/no/such": "no such file or directory",
+            "messages/x": "not a directory",
+            "\\": "no such file or directory",
+            f"/{'x' * 300}": "file name too long",
+        }
+        for file, problem in missing.items():
+            status, text, _ = await fetch(kubelet, f"/logs/?query={file}")
+            assert (status, text[-len(problem) - 3 :]) == (406, f": {problem}\n".encode())
+        shown = f'query: Invalid value: ["/no/such"]: stat {kubelet.node_logs}/no/such: no such file or directory\n'
+        assert (await fetch(kubelet, "/logs/?query=/no/such"))[1] == shown.encode()
         assert (await fetch(kubelet, "/logs/messages?query=kubelet"))[:2] == (406, b"path not allowed in query mode\n")
 
 

@@ -1,4 +1,4 @@
-"""The kernel kills processes of containers at their limits, on real containerd: what users are told of it."""
+"""The kernel kills processes of containers at their limits, on real containerd: what becomes of it."""
 
 import os
 

@@ -32,3 +32,5 @@ async def test_the_start_and_the_end_of_a_pod_are_traced_down_to_the_runtime(nod
     assert {span.trace for span in collector.named("runtime.v1.RuntimeService/StopContainer")} == {ending.trace}
     assert collector.named("syncTerminatedPod")
     assert collector.named("Containers/GarbageCollect")
+    (images,) = collector.named("Images/GarbageCollect")
+    assert images.id in {span.parent for span in collector.named("runtime.v1.ImageService/ListImages")}

@@ -19,7 +19,8 @@ from klet.testing.control_plane.programs import KUBECTL, VERSION, chosen_release
 from klet.testing.pod_signer import PodSigner, Refuse, Sign
 
 SIGNER = "example.com/pods"
-GATES = {"PodCertificateRequest": True, "NodeDeclaredFeatures": True}
+RESTART_ALL = "RestartAllContainersOnContainerExits"
+GATES = {"PodCertificateRequest": True, "NodeDeclaredFeatures": True, RESTART_ALL: True}
 SERVER_FLAGS = (
     f"--feature-gates={','.join(f'{name}=true' for name in GATES)}",
     "--runtime-config=certificates.k8s.io/v1beta1/podcertificaterequests=true",
@@ -106,4 +107,4 @@ async def test_a_signer_that_refuses(ready, api, node, manifest, signing):
 
 async def test_the_node_declares_what_it_can_do(ready, api, node):
     found = await api.until_node(node.name, lambda each: bool(each.status.declared_features), what="declaredFeatures")
-    assert found.status.declared_features == ("GuaranteedQoSPodCPUResize",)
+    assert found.status.declared_features == (RESTART_ALL,)

@@ -90,7 +90,7 @@ class MountingNode:
             node=Resources(),
             mounter=HostMounter(),
             storage=no_storage(root),
-            devices=HostDevices(root=root, loops=LoopDevices(), threads=threads),
+            devices=HostDevices(root=root, loops=LoopDevices(), threads=threads, clock=clock),
             quotas=NoQuotas(),
             recorder=self.journal,
             threads=threads,
@@ -112,7 +112,7 @@ class MountingNode:
                 claims=StandaloneClaims(),
                 find_node=lambda: None,
                 layout=Layout(root),
-                devices=HostDevices(root=root, loops=LoopDevices(), threads=threads),
+                devices=HostDevices(root=root, loops=LoopDevices(), threads=threads, clock=clock),
             )
         )
         self.orphans = OrphanedPods(volumes=self.volumes, directories=directories)

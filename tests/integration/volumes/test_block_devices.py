@@ -1,5 +1,6 @@
 """Block volumes on real loop devices: bound, linked, locked, and never removed together with what they hold."""
 
+import asyncio
 import os
 import stat
 import time
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from klet.aio.clock import SystemClock
 from klet.errors import KletError
 from klet.host import mounts
 from klet.host.loop_devices import LoopDevices
@@ -60,13 +62,19 @@ def mapping(root):
 
 
 @contextmanager
-def mapped(files, mapping, disk):
+def mapped(files, mapping, disk, loops):
     """A device of a pod that does not stay behind, whatever the test finds."""
     try:
         files.map_device(mapping, disk)
         yield
     finally:
-        files.unmap_device(mapping)
+        unmap(files, mapping, loops)
+
+
+def unmap(files, mapping, loops):
+    files.unlock(mapping)
+    assert is_free_soon(loops, Path(mapping.map_path) / mapping.uid)
+    files.unbind(mapping)
 
 
 def begin_of(path):
@@ -76,7 +84,7 @@ def begin_of(path):
 
 def test_a_device_is_bound_linked_and_locked_and_all_of_it_goes(files, mapping, disk, loops):
     bound = Path(mapping.map_path) / "u"
-    with mapped(files, mapping, disk):
+    with mapped(files, mapping, disk, loops):
         files.map_device(mapping, disk)  # a second time, which changes nothing
         assert stat.S_ISBLK(bound.stat().st_mode)
         assert begin_of(bound) == b"klet"
@@ -85,8 +93,7 @@ def test_a_device_is_bound_linked_and_locked_and_all_of_it_goes(files, mapping, 
         assert lock is not None
         assert lock != disk
         assert files.mapped(mapping.map_path) == ["u"]
-    files.unmap_device(mapping)
-    assert is_free_soon(loops, bound)
+    unmap(files, mapping, loops)
     assert not bound.exists()
     assert files.mapped(mapping.map_path) == []
     files.unlink(mapping)
@@ -96,19 +103,19 @@ def test_a_device_is_bound_linked_and_locked_and_all_of_it_goes(files, mapping, 
     assert begin_of(disk) == b"klet"
 
 
-def test_two_pods_have_a_bind_each(files, mapping, disk):
+def test_two_pods_have_a_bind_each(files, mapping, disk, loops):
     other = BlockMapping(
         map_path=mapping.map_path, uid="v", link=mapping.link.parents[3] / "v" / "volumeDevices" / "p" / "pv"
     )
-    with mapped(files, other, disk):
-        with mapped(files, mapping, disk):
+    with mapped(files, other, disk, loops):
+        with mapped(files, mapping, disk, loops):
             assert files.mapped(mapping.map_path) == ["u", "v"]
         assert files.mapped(mapping.map_path) == ["v"]
     assert files.mapped(mapping.map_path) == []
 
 
-def test_the_directory_of_binds_is_not_removed_while_one_is_there(files, mapping, disk):
-    with mapped(files, mapping, disk):
+def test_the_directory_of_binds_is_not_removed_while_one_is_there(files, mapping, disk, loops):
+    with mapped(files, mapping, disk, loops):
         with pytest.raises(KletError, match="mount point"):
             files.remove_map(mapping.map_path)
         assert files.mapped(mapping.map_path) == ["u"]
@@ -149,10 +156,11 @@ def test_a_device_for_reading_only_is_locked_too(root, loops):
         assert (Path("/sys/block") / device.name / "ro").read_text() == "1\n"
     finally:
         loops.release(device)
+        assert is_free_soon(loops, image)
 
 
 async def test_it_works_from_the_loop_as_well(root, loops, threads, mapping, disk):
-    host = HostDevices(root=root, loops=loops, threads=threads)
+    host = HostDevices(root=root, loops=loops, threads=threads, clock=SystemClock())
     link = root / "by-id"
     link.symlink_to(disk)
     found = await host.resolve(str(link))
@@ -168,3 +176,15 @@ async def test_it_works_from_the_loop_as_well(root, loops, threads, mapping, dis
     await host.unlink(mapping)
     await host.remove_map(mapping.map_path)
     assert await host.references(str(root)) == ()
+
+
+async def test_a_lock_that_others_look_at_goes_before_its_bind(root, loops, threads, mapping, disk):
+    """As udev does on a machine: it opens each loop device that changes, and the kernel keeps what is open."""
+    host = HostDevices(root=root, loops=loops, threads=threads, clock=SystemClock())
+    await host.map_device(mapping, str(disk))
+    lock = loops.find(Path(mapping.map_path) / "u")
+    looking = os.open(lock, os.O_RDONLY)
+    asyncio.get_running_loop().call_later(0.3, os.close, looking)
+    await host.unmap_device(mapping)
+    assert loops.find(Path(mapping.map_path) / "u") is None
+    assert await host.mapped(mapping.map_path) == []

@@ -189,7 +189,8 @@ def device_files(base):
 
 def unmap(base, _threads):
     made, mapping = device_files(base)
-    made.unmap_device(mapping)
+    made.unlock(mapping)
+    made.unbind(mapping)
     made.unlink(mapping)
 
 

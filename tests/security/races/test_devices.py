@@ -113,7 +113,8 @@ class Announcer(Devices):
 class Unmapper(Devices):
     def attempt(self):
         self.files.mapped(self.mapping.map_path)
-        self.files.unmap_device(self.mapping)
+        self.files.unlock(self.mapping)
+        self.files.unbind(self.mapping)
         self.files.unlink(self.mapping)
         self.files.remove_map(self.mapping.map_path)
         return b""

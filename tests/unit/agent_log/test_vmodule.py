@@ -1,10 +1,14 @@
 """Verbosity by module: klog's patterns, and upstream's file names for klet's modules."""
 
+import ast
 import logging
+from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
+import klet
 from klet.agent_log.vmodule import UPSTREAM_FILES, ModuleFilter, VModuleRule, compile_pattern
 from klet.model.verbosity import REQUESTS, level_of
 
@@ -61,6 +65,7 @@ def passes(filter_, module, verbosity):
         pytest.param([("pleg", 0), ("p*", 5)], "klet.pleg.pleg", 5, id="a pattern with 0 is as if it were not there"),
         pytest.param([("generic", 5)], "klet.pleg.pleg", 5, id="upstream's file name of the PLEG"),
         pytest.param([("kuberuntime_*", 5)], "klet.runtime.sandboxes", 5, id="upstream's file names of the runtime"),
+        pytest.param([("prober", 4)], "klet.probes", 4, id="a package that decides, by upstream's file name"),
         pytest.param([("round_trippers", 6)], "klet.kube.transport", 6, id="upstream's file name of the API client"),
         pytest.param([("transport", 6)], "klet.kube.transport", 6, id="our own name of it"),
         pytest.param([("*", 10)], "klet.pleg.pleg", 10, id="everything"),
@@ -86,3 +91,23 @@ def test_loggers_are_as_open_as_the_most_verbose_module():
 def test_upstreams_file_names_stand_for_modules_that_exist():
     modules = {module for modules in UPSTREAM_FILES.values() for module in modules.split()}
     assert [module for module in modules if find_spec(f"klet.{module.replace('/', '.')}") is None] == []
+
+
+def find_deciders() -> Iterator[str]:
+    """Every name under which the source records decisions."""
+    for path in Path(klet.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.keyword(arg="decider", value=ast.Constant(value=str(name))):
+                    yield name
+                case (
+                    ast.Assign(targets=[ast.Name(id="DECIDER")], value=ast.Constant(value=str(name)))
+                    | ast.AnnAssign(target=ast.Name(id="DECIDER"), value=ast.Constant(value=str(name)))
+                ):
+                    yield name
+
+
+def test_who_records_a_decision_is_a_module_that_a_pattern_can_name():
+    deciders = {*find_deciders()}
+    assert len(deciders) > 30
+    assert [name for name in deciders if find_spec(f"klet.{name}") is None] == []

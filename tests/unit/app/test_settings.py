@@ -79,8 +79,9 @@ DECLARES = "--feature-gates=NodeDeclaredFeatures=true"
     ("arguments", "declared"),
     [
         pytest.param([], None, id="the gate is off"),
-        pytest.param([DECLARES], ("GuaranteedQoSPodCPUResize",), id="no CPU manager"),
-        pytest.param([f"{DECLARES},ContainerStopSignals=true"], ("GuaranteedQoSPodCPUResize",), id="another gate"),
+        pytest.param([DECLARES], (), id="no CPU manager: klet resizes nothing yet"),
+        pytest.param([f"{DECLARES},ContainerStopSignals=true"], (), id="another gate"),
+        pytest.param([f"{DECLARES},{RESTART_ALL}=true"], (RESTART_ALL,), id="a gate of a feature"),
         pytest.param([DECLARES, "--cpu-manager-policy=static", "--kube-reserved=cpu=1"], (), id="exclusive CPUs"),
     ],
 )

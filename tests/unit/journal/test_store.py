@@ -5,6 +5,7 @@ from contextlib import closing
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from klet.agent_log.format import record_data
 from klet.api.klet_v1 import RecordedPod
@@ -356,7 +357,7 @@ def set_version(path, version: int) -> None:
 async def test_decisions_are_logged_from_verbosity_3_on(opened, caplog):
     journal = await opened()
     journal.record(finding("First"))
-    caplog.set_level(CHANGES, logger="klet.journal.store")
+    caplog.set_level(CHANGES, logger="klet.test")
     about = FindingSubject(namespace="ns", name="web", uid="u1", container="app")
     journal.record(finding("Second", subject=about, message="because"))
     journal.record(finding("Third", subject=FindingSubject()))
@@ -371,3 +372,11 @@ async def test_decisions_are_logged_from_verbosity_3_on(opened, caplog):
         },
         {"decision": "Third", "decider": "test", "reason": ""},
     ]
+
+
+async def test_a_decision_is_logged_as_a_line_of_the_module_that_took_it(opened, caplog):
+    journal = await opened()
+    caplog.set_level(CHANGES, logger="klet.test.verbose")
+    for decider in ("test.verbose", "test.quiet"):
+        journal.record(replace(finding("Made"), decider=decider))
+    assert [each.name for each in caplog.records if each.message == "Decision"] == ["klet.test.verbose"]

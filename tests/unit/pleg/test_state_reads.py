@@ -40,6 +40,18 @@ def settled_stray(play):
     play.state.end_search("unknown", None, now=6.0)
 
 
+def with_starts_of_others(play):
+    play.state.begin_change()
+    play.event(EventKind.CREATED, "sandbox-of-another", now=5.0)
+    play.event(STARTED, "sandbox-of-another", now=5.0)
+    play.state.end_change(OTHER_UID, now=6.0)
+
+
+def with_an_end_while_others_start(play):
+    play.state.begin_change()
+    play.event(STOPPED, "unknown", now=5.0)
+
+
 def left_read(play):
     play.state.leave_read(play.state.begin_read(UID, quietly=False, now=5.0))
 
@@ -57,6 +69,8 @@ def nothing(_play):
         pytest.param(being_read, NEVER, False, id="it is being read"),
         pytest.param(left_read, NEVER, True, id="its reader has gone"),
         pytest.param(with_a_stray, NEVER, False, id="an event may be its own"),
+        pytest.param(with_starts_of_others, NEVER, True, id="klet starts others, whose events these are"),
+        pytest.param(with_an_end_while_others_start, NEVER, False, id="something ends that klet does not start"),
         pytest.param(settled_stray, NEVER, True, id="the event was not of a pod"),
     ],
 )

@@ -26,6 +26,27 @@ def test_a_pod_is_found_by_its_uid_and_its_name():
     assert store.all() == ()
 
 
+def test_of_two_pods_of_one_name_the_first_is_found_until_it_goes():
+    store = PodStore()
+    for pod in (FROM_API, STATIC, FROM_API):
+        store.put(pod)
+    assert store.by_full_name("web_default") is FROM_API
+    assert dict(store.by_uid()) == {"api": FROM_API, "static": STATIC}
+    store.remove("api")
+    assert store.by_full_name("web_default") is STATIC
+    store.remove("static")
+    assert store.by_full_name("web_default") is None
+
+
+def test_a_pod_that_gets_another_name_is_found_by_that_alone():
+    store = PodStore()
+    store.put(STATIC)
+    renamed = replace(STATIC, metadata=replace(STATIC.metadata, name="db"))
+    store.put(renamed)
+    assert store.by_full_name("web_default") is None
+    assert store.by_full_name("db_default") is renamed
+
+
 def test_a_mirror_is_no_pod_to_run_and_is_found_by_its_static_pod():
     store = PodStore()
     store.put(STATIC)

@@ -54,7 +54,8 @@ def test_nothing_that_is_there_is_unlinked_but_the_link(files, mapping):
 
 
 def test_a_volume_that_was_never_mapped_is_unmapped_without_harm(files, mapping):
-    files.unmap_device(mapping)
+    files.unlock(mapping)
+    files.unbind(mapping)
     files.unlink(mapping)
     files.remove_map(mapping.map_path)
     assert files.mapped(mapping.map_path) == []
@@ -64,7 +65,8 @@ def test_a_file_that_a_kill_left_is_removed(files, mapping, root):
     Path(mapping.map_path).mkdir(parents=True)
     (Path(mapping.map_path) / "u").touch()
     assert files.mapped(mapping.map_path) == []
-    files.unmap_device(mapping)
+    files.unlock(mapping)
+    files.unbind(mapping)
     files.remove_map(mapping.map_path)
     assert list((root / "plugins" / "disk" / "volumeDevices").iterdir()) == []
 

@@ -50,7 +50,8 @@ async def connect_cluster(
     metrics: RestClientMetrics | None = None,
 ) -> AsyncIterator[ClusterClients]:
     """Return the clients for one kubeconfig; no request is sent yet."""
-    credentials = Credentials(login=access.login, clock=clock)
+    plugins = metrics.plugins if metrics is not None else None
+    credentials = Credentials(login=access.login, clock=clock, plugins=plugins)
     transport = Transport(access=access, credentials=credentials, tracer=tracer, metrics=metrics)
     heartbeats = Transport(access=access, credentials=credentials, tracer=tracer, metrics=metrics)
     throttle = throttle_for(config.kube_api_qps, config.kube_api_burst, clock)

@@ -76,7 +76,7 @@ async def open_cluster(
             clock=clock,
             randomness=randomness,
             tracer=base.tracer,
-            metrics=register_rest_client(base.metrics.agent),
+            metrics=register_rest_client(base.metrics.agent, clock),
         ) as clients,
     ):
         informers = build_informers(clients.informers, settings.node_name)

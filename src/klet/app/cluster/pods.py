@@ -9,6 +9,7 @@ from klet.app.wiring import Agent
 from klet.certs.maker import CertificateMaker
 from klet.certs.pod_certificates.board import PodCertificates
 from klet.certs.pod_certificates.manager import CertificateApi, PodCertificateManager
+from klet.certs.pod_certificates.metrics import register_pod_certificates
 from klet.events.event_api import ApiEvents
 from klet.events.recorder import EventingRecorder, EventWriter
 from klet.kube.node_informers import NodeInformers
@@ -101,4 +102,5 @@ def build_pod_certificates(
         clock=clock,
         randomness=clients.informers.randomness,
     )
+    register_pod_certificates(agent.metrics.agent, board, agent.pods.all, clock)
     return informers.certificate_requests, manager

@@ -30,6 +30,12 @@ OVERDUE_AFTER: Final = timedelta(minutes=10)
 LONGEST_JITTER: Final = timedelta(minutes=5)
 """So that certificates which were issued together are not all renewed together."""
 
+NOT_YET_ISSUED: Final = "not_yet_issued"
+DENIED: Final = "denied"
+FAILED: Final = "failed"
+FRESH: Final = "fresh"
+OVERDUE_FOR_REFRESH: Final = "overdue_for_refresh"
+EXPIRED: Final = "expired"
 _NOT_ISSUED: Final = "credential bundle is not issued yet"
 
 
@@ -140,6 +146,21 @@ def read_credentials(state: CertificateState) -> PodCredentials:
             raise PodCertificateMissing(_ended("failed", reason, message))
         case CertificateInitial() | CertificateWaiting():
             raise PodCertificateMissing(_NOT_ISSUED)
+
+
+def name_state(state: CertificateState, *, now: datetime) -> str:
+    """Return what upstream's metric calls a state at this time."""
+    match state:
+        case CertificateInitial() | CertificateWaiting():
+            return NOT_YET_ISSUED
+        case CertificateDenied():
+            return DENIED
+        case CertificateFailed():
+            return FAILED
+        case CertificateIssued(not_after=not_after) if now > not_after:
+            return EXPIRED
+        case CertificateIssued(begin_refresh_at=begin_refresh_at):
+            return OVERDUE_FOR_REFRESH if now > add_length(begin_refresh_at, OVERDUE_AFTER) else FRESH
 
 
 def open_request_of(state: CertificateState) -> OpenRequest | None:

@@ -30,19 +30,23 @@ class BadPullFile(KletError):
     """The content is none of an intent or a record; the message is the rule that is broken."""
 
 
-class _Headed(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _Headed(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """As upstream, a field that is not known makes a file unreadable: it may restrict who may use the image."""
+
     kind: str
     api_version: str
 
 
-class ImagePullIntent(_Headed, frozen=True, kw_only=True, rename="camel"):
+class ImagePullIntent(_Headed, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A pull has begun, and its end was not recorded."""
 
     image: str
     """As the pod names it."""
 
 
-class ImagePullCredentials(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class ImagePullCredentials(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True
+):
     """Who has proved that they may pull from a repository."""
 
     kubernetes_secrets: tuple[ImagePullSecret, ...] = ()
@@ -51,7 +55,9 @@ class ImagePullCredentials(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     """Every pod of the node: it was pulled without credentials, or with those of the node."""
 
 
-class ImagePulledRecord(_Headed, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class ImagePulledRecord(
+    _Headed, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True
+):
     """An image that the agent has pulled."""
 
     last_updated_time: datetime | None

@@ -24,7 +24,7 @@ from klet.wire import cri_v1_pb2 as cri
 
 logger = logging.getLogger(__name__)
 
-DECIDER = "runtime.killer"
+DECIDER = "runtime.kill.killer"
 _PROBES = {KillReason.STARTUP_PROBE: ProbeKind.STARTUP, KillReason.LIVENESS_PROBE: ProbeKind.LIVENESS}
 
 

@@ -18,7 +18,7 @@ from klet.runtime import labels
 from klet.wire import cri_v1_pb2 as cri
 from klet.wire.methods import Method, RequestT, ResponseT
 
-DECIDER = "runtime.late_calls"
+DECIDER = "runtime.quirks.late_calls"
 PATIENCE = timedelta(seconds=10)
 SANDBOX_PATIENCE = timedelta(seconds=60)
 """A network plugin may take its time."""

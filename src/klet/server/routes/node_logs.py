@@ -5,7 +5,7 @@ from typing import Final
 from aiohttp import web
 
 from klet.server.file_server import FileServer, refuse
-from klet.server.node_log_query import QueryRefusal, parse_node_log_query, validate_node_log_query
+from klet.server.node_log_query import QueryRefusal, parse_node_log_query, refuse_file, validate_node_log_query
 from klet.server.node_logs import NodeLogs
 
 PREFIX: Final = "/logs/"
@@ -32,4 +32,8 @@ class NodeLogRoutes:
             return refuse(refusal.status, refusal.text)
         if query.services:
             return await self._queries.answer(request, query)
-        return await self._files.answer_file(request, query.files[0])
+        file = query.files[0]
+        if missing := await self._files.find_missing(file):
+            refusal = refuse_file(file, missing)
+            return refuse(refusal.status, refusal.text)
+        return await self._files.answer_file(request, file)

@@ -108,6 +108,11 @@ def test_files_of_the_older_version_are_read_and_written_as_the_newer():
     assert not is_older(decode_record(RECORD))
 
 
+def test_an_intent_with_an_unknown_field_is_none():
+    with pytest.raises(BadPullFile, match="unknown field"):
+        decode_intent(INTENT.replace(b'"image"', b'"until":"x","image"'))
+
+
 @pytest.mark.parametrize(
     ("data", "rule"),
     [
@@ -115,11 +120,20 @@ def test_files_of_the_older_version_are_read_and_written_as_the_newer():
         pytest.param(b"\xff\xfe", "malformed", id="no text"),
         pytest.param(b"[" * 200_000, "", id="deeply nested"),
         pytest.param(RECORD[:-30], "truncated", id="torn"),
-        pytest.param(INTENT, "missing required field", id="another kind"),
+        pytest.param(INTENT, "unknown field", id="another kind"),
         pytest.param(RECORD.replace(b"ImagePulledRecord", b"Pod"), "field kind is 'Pod'", id="another kind of object"),
         pytest.param(RECORD.replace(b"v1beta1", b"v9"), "field apiVersion is 'kubelet.config.k8s.io/v9'", id="newer"),
         pytest.param(RECORD.replace(b"2025-01-02T03", b"yesterday"), "Invalid RFC3339", id="no time"),
         pytest.param(RECORD.replace(b'"regcred"', b"7"), "Expected `str`", id="a name that is a number"),
+        pytest.param(
+            RECORD.replace(b'"imageRef"', b'"expires":"x","imageRef"'), "unknown field", id="a field of a record"
+        ),
+        pytest.param(RECORD.replace(b'"name"', b'"scope":"x","name"'), "unknown field", id="a field of a secret"),
+        pytest.param(
+            RECORD.replace(b'"kubernetesSecrets"', b'"never":true,"kubernetesSecrets"'),
+            "unknown field",
+            id="a field of credentials",
+        ),
         pytest.param(RECORD.replace(b"ImagePulledRecord", b"x" * 5000), "…", id="a long word is not quoted whole"),
     ],
 )
