@@ -1,5 +1,6 @@
 """The file of a resource manager in memory, for tests and simulations; it outlives the agent."""
 
+import asyncio
 from typing import Generic, TypeVar
 
 from klet.checkpoint.errors import CheckpointError
@@ -26,3 +27,23 @@ class StateBytes(Generic[T]):
             raise CheckpointError(self.refuses)
         self.data = self._form.encode(value)
         self.saves += 1
+
+
+class DyingStateBytes(StateBytes[T]):
+    """A state file at one of whose writes the agent is killed: it never returns from there."""
+
+    def __init__(self, *, form: CheckpointFormat[T], at: int, after: bool) -> None:
+        """Let the agent die at the write of that number, before or after the file has changed."""
+        super().__init__(form=form)
+        self.died = asyncio.Event()
+        self._at, self._after = at, after
+        self._begun = 0
+
+    async def save(self, value: T) -> None:
+        self._begun += 1
+        dies = self._begun == self._at
+        if not dies or self._after:
+            await super().save(value)
+        if dies:
+            self.died.set()
+            await asyncio.get_running_loop().create_future()

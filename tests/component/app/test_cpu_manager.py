@@ -23,7 +23,7 @@ from klet.testing.fake_runtime import Fail, FakeImage, FakeRuntime, Fault
 from klet.testing.fake_runtime.machine import CallRecord
 from klet.testing.loop import EPOCH, run_virtual
 from klet.testing.machines import TWO_SOCKETS, list_cpus
-from klet.testing.state_bytes import StateBytes
+from klet.testing.state_bytes import DyingStateBytes
 from klet.wire import cri_v1_pb2 as pb
 
 A_WHILE = timedelta(seconds=30)
@@ -285,33 +285,11 @@ def test_pods_of_upstreams_kubelet_keep_what_it_gave_them():
     assert [finding.subject.name for finding in findings if finding.decision == "ExclusiveCpus"] == ["second"]
 
 
-class DyingStore(StateBytes):
-    """A state file at one of whose writes the agent is killed."""
-
-    def __init__(self, *, at, after):
-        super().__init__(form=CpuManagerFormat())
-        self.died = asyncio.Event()
-        self._at, self._after = at, after
-        self._count = 0
-
-    async def save(self, value):
-        self._count += 1
-        if self._count == self._at and not self._after:
-            await self._die()
-        await super().save(value)
-        if self._count == self._at and self._after:
-            await self._die()
-
-    async def _die(self):
-        self.died.set()
-        await asyncio.get_running_loop().create_future()
-
-
 @pytest.mark.parametrize("after", [False, True], ids=["before it is written", "after it is written"])
 @pytest.mark.parametrize("at", range(2, 8))
 def test_a_kill_at_every_write(at, after):
     """The first write is that of the start; two pods with an init container are admitted, and one is removed."""
-    store = DyingStore(at=at, after=after)
+    store = DyingStateBytes(form=CpuManagerFormat(), at=at, after=after)
     node = machine(TopologyPolicy.BEST_EFFORT, state=store)
     first = pod_of("2", "1", init=(using("init", "3"),))
     second = pod_of("2", uid="uid-2", name="second", init=(using("init", "2"),))

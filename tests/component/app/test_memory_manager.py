@@ -21,7 +21,7 @@ from klet.simulation import DrivenPodSource, SimulatedNode
 from klet.testing.builders import IMAGE, make_container, make_pod, with_resources
 from klet.testing.fake_runtime import FakeImage, FakeRuntime
 from klet.testing.loop import EPOCH, run_virtual
-from klet.testing.state_bytes import StateBytes
+from klet.testing.state_bytes import DyingStateBytes
 from klet.wire import cri_v1_pb2 as pb
 
 GIB = 1 << 30
@@ -203,33 +203,11 @@ def test_a_restart_changes_nothing():
     assert len(node.runtime.containers()) == started
 
 
-class DyingStore(StateBytes):
-    """A state file at one of whose writes the agent is killed."""
-
-    def __init__(self, *, at, after):
-        super().__init__(form=MemoryManagerFormat())
-        self.died = asyncio.Event()
-        self._at, self._after = at, after
-        self._count = 0
-
-    async def save(self, value):
-        self._count += 1
-        if self._count == self._at and not self._after:
-            await self._die()
-        await super().save(value)
-        if self._count == self._at and self._after:
-            await self._die()
-
-    async def _die(self):
-        self.died.set()
-        await asyncio.get_running_loop().create_future()
-
-
 @pytest.mark.parametrize("after", [False, True], ids=["before it is written", "after it is written"])
 @pytest.mark.parametrize("at", range(2, 8))
 def test_a_kill_at_every_write(at, after):
     """The first write is that of the start; two pods are admitted, and two init containers end."""
-    store = DyingStore(at=at, after=after)
+    store = DyingStateBytes(form=MemoryManagerFormat(), at=at, after=after)
     node = machine(TopologyPolicy.BEST_EFFORT, state=store)
     pods = [
         pod_of("3Gi", "2Gi", init=(using("init", "4Gi"),)),

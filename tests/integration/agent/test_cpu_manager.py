@@ -5,17 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from klet.aio.clock import SystemClock
-from klet.aio.threads import Threads
 from klet.checkpoint.upstream import CpuManagerFormat
-from klet.host.cgroups.discover import find_hierarchy
 from klet.host.cgroups.layout import CgroupMode
-from klet.host.cgroups.manager import CgroupManager, NoUnits
-from klet.host.cgroups.metrics import register_cgroups
 from klet.host.cgroups.names import parse_cgroupfs
 from klet.host.cpulist import format_cpu_list
 from klet.host.machine.reader import MachineReader
-from klet.metrics import MetricRegistry
 
 FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
 BUSY = "trap 'kill $!; exit 0' TERM; (while true; do :; done) & wait"
@@ -31,19 +25,6 @@ STATIC = {
 pytestmark = pytest.mark.skipif(
     len(ONLINE & os.sched_getaffinity(0)) < 2, reason="a second CPU: impossible on a machine that has only one"
 )
-
-
-@pytest.fixture
-def cgroups():
-    threads = Threads(limit=1)
-    yield CgroupManager(
-        hierarchy=find_hierarchy(),
-        units=NoUnits(),
-        threads=threads,
-        clock=SystemClock(),
-        durations=register_cgroups(MetricRegistry()),
-    )
-    threads.close()
 
 
 class Place:

@@ -3,33 +3,12 @@
 import os
 from pathlib import Path
 
-import pytest
-
-from klet.aio.clock import SystemClock
-from klet.aio.threads import Threads
-from klet.host.cgroups.discover import find_hierarchy
 from klet.host.cgroups.layout import CgroupMode
-from klet.host.cgroups.manager import CgroupManager, NoUnits
-from klet.host.cgroups.metrics import register_cgroups
 from klet.host.cgroups.names import parse_cgroupfs
 from klet.host.procfs import CAP_SYS_RESOURCE, ProcReader
-from klet.metrics import MetricRegistry
 
 FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
 MIB = 1 << 20
-
-
-@pytest.fixture
-def cgroups():
-    threads = Threads(limit=1)
-    yield CgroupManager(
-        hierarchy=find_hierarchy(),
-        units=NoUnits(),
-        threads=threads,
-        clock=SystemClock(),
-        durations=register_cgroups(MetricRegistry()),
-    )
-    threads.close()
 
 
 def with_resources(manifest: dict, **resources) -> dict:
