@@ -1,16 +1,23 @@
 """Upstream's kubelet is stopped and klet started on its node, and back: no container of an API pod restarts."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from klet.api.config import ConfigMap
 from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod
 from klet.cri.client import connect
+from klet.host.cpulist import format_cpu_list
+from klet.host.machine.reader import MachineReader
 from klet.testing.containerd import REQUEST_TIMEOUT
 from klet.wire import cri_v1_pb2 as pb
 
 pytestmark = pytest.mark.usefixtures("upstream_kubelet")
 
+ONLINE = MachineReader().online_cpus()
+OWN, REST = str(max(ONLINE)), format_cpu_list(ONLINE - {max(ONLINE)})
 FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
 
 
@@ -90,3 +97,50 @@ async def test_upstream_to_klet_and_back(api, node, manifest, containerd, agent_
             await api.until_gone(name)
         left = await api.until(lambda: containers_of(containerd), lambda found: not found)
     assert left == {}
+
+
+def cpus_of(pod: Pod, node, qos: str = "") -> str:
+    """The CPUs of a pod's container by its cgroup."""
+    container_id = pod.status.container_statuses[0].container_id.removeprefix("containerd://")
+    place = Path(node.settings["cgroupRoot"].lstrip("/"), "kubepods", qos, f"pod{pod.metadata.uid}", container_id)
+    root = Path("/sys/fs/cgroup/cpuset") if Path("/sys/fs/cgroup/cpuset").is_dir() else Path("/sys/fs/cgroup")
+    return (root / place / "cpuset.cpus").read_text().strip()
+
+
+@pytest.mark.skipif(
+    len(ONLINE & os.sched_getaffinity(0)) < 2, reason="a second CPU: impossible on a machine that has only one"
+)
+async def test_cpus_that_a_container_has_alone(api, node, manifest, containerd, agent_flags):
+    """Nothing is assigned again: neither moves anybody, and both go on with the file of the other."""
+    static = {"cpuManagerPolicy": "static", "reservedSystemCPUs": REST, "cpuManagerReconcilePeriod": "1s"}
+    file = node.root / "cpu_manager_state"
+    file.unlink(missing_ok=True)  # as one has to with another policy
+    amounts = {"cpu": "1", "memory": "32Mi"}
+    own = manifest("own", main=FOREVER)
+    own["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
+
+    async def where() -> dict[str, str]:
+        pods = {name: await api.until_pod(name, is_running, what="running") for name in ("own", "shared")}
+        return {"own": cpus_of(pods["own"], node), "shared": cpus_of(pods["shared"], node, "besteffort")}
+
+    async with node.running(node.upstream(**static)):
+        await api.create(own, node=node.name)
+        await api.until_pod("own", is_running, what="running")
+        await api.create(manifest("shared", main=FOREVER), node=node.name)
+        reported = await at_home(api, ["own", "shared"])
+        assert await where() == {"own": OWN, "shared": REST}
+        running, state = await containers_of(containerd), file.read_bytes()
+    async with node.running(node.klet(*agent_flags, **static)):
+        await works(api, node, manifest, "under-klet")
+        assert await at_home(api, ["own", "shared"]) == reported
+        assert (await containers_of(containerd), file.read_bytes()) == (running, state)
+        assert await where() == {"own": OWN, "shared": REST}
+    async with node.running(node.upstream(**static)):
+        await works(api, node, manifest, "under-upstream")
+        assert await at_home(api, ["own", "shared"]) == reported
+        assert (await containers_of(containerd), file.read_bytes()) == (running, state)
+        assert await where() == {"own": OWN, "shared": REST}
+    async with node.running(node.klet(*agent_flags, **static)):
+        for name in ("own", "shared"):
+            await api.delete(name)
+            await api.until_gone(name)
