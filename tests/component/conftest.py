@@ -54,7 +54,7 @@ async def cluster() -> AsyncIterator[Cluster]:
             credentials=Credentials(login=login, clock=clock),
         )
         client = KubeClient(transport=transport, throttle=Unlimited(), timeout=timedelta(seconds=10), clock=clock)
-        watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=random.Random(1))
+        watcher = Watcher(transport=transport, randomness=random.Random(1))
         yield Cluster(api, port, client, watcher, transport)
         await transport.close()
     api.store.close()

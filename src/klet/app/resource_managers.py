@@ -130,6 +130,7 @@ def _build_memory(
     return MemoryManager(
         state=ports.memory.state,
         store=ports.memory.store,
+        allocations=boards.allocations,
         holders=holders,
         has_pod_level_resources=settings.has_pod_level_resources,
         metrics=metrics,

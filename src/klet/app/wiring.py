@@ -16,6 +16,7 @@ from klet.app.ports import Ports
 from klet.app.resource_managers import build_resource_managers, build_topology_reader
 from klet.app.settings import AgentSettings
 from klet.app.starting import build_plugin_manager, build_runtime_parts
+from klet.app.summaries import build_disk_stats, build_summaries
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.images.board import ImageBoard
 from klet.images.pull_meter import PullMeter
@@ -43,10 +44,8 @@ from klet.resources.view import TopologyReader
 from klet.runtime.gc import ContainerGc, ContainerRemover
 from klet.runtime.restart import comes_back
 from klet.stats.collector import StatsCollector
-from klet.stats.disk import DiskSettings, NodeDisk
-from klet.stats.disk_metrics import register_volume_durations
-from klet.stats.disk_walker import DiskWalker
-from klet.stats.provider import SummaryProvider, SummarySettings
+from klet.stats.disk import NodeDisk
+from klet.stats.provider import SummaryProvider
 from klet.stats.sandbox_images import SandboxImages
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import SavedStateKeeper
@@ -125,19 +124,9 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     register_features(boards.metrics, settings.gates)
     register_contact(boards.metrics, ports.contact)
     manager, volumes = _build_volumes(ports, settings, boards)
-    walker = DiskWalker(meter=ports.disk, durations=register_volume_durations(boards.metrics), clock=ports.clock)
-    disk = NodeDisk(
-        runtime=ports.runtime,
-        images=ports.images,
-        pods=boards.cache,
-        volumes=manager,
-        walker=walker,
-        meter=ports.disk,
-        settings=DiskSettings(root=settings.root, volume_period=settings.volume_stats_period),
-        clock=ports.clock,
-    )
+    disks = build_disk_stats(ports, settings, boards, manager)
     images = build_images(ports, settings, boards)
-    collection = build_image_collection(ports, settings, boards, images, disk)
+    collection = build_image_collection(ports, settings, boards, images, disks.disk)
     saved_state = SavedStateKeeper(
         store=ports.saved_state_store,
         statuses=boards.statuses,
@@ -304,7 +293,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
             pleg,
             housekeeping,
             gc,
-            walker,
+            *disks.parts,
             *managers.parts,
             *images.parts,
             *collection.parts,
@@ -340,8 +329,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         loop=loop,
         metrics=ports.metrics,
         stats=stats,
-        summaries=_build_summaries(ports, settings, boards, stats, disk),
-        disk=disk,
+        summaries=build_summaries(ports, settings, boards, stats, disks.disk),
+        disk=disks.disk,
         pulls=PullMeter(pulls=boards.running_pulls, content=ports.content, clock=ports.clock),
         images=boards.images,
         image_views=collection.views,
@@ -455,25 +444,6 @@ def _build_loop(
         monitor=monitor,
         housekeeping=trigger.ask,
         recorder=ports.recorder,
-    )
-
-
-def _build_summaries(
-    ports: Ports, settings: AgentSettings, boards: Boards, stats: StatsCollector, disk: NodeDisk
-) -> SummaryProvider:
-    return SummaryProvider(
-        reader=stats,
-        disk=disk,
-        seen=boards.cache,
-        runtime=ports.runtime,
-        limits=ports.usage.process_limits,
-        settings=SummarySettings(
-            node_name=settings.node_name,
-            booted_at=lambda: ports.machine.info().booted_at,
-            agent_started=ports.clock.now(),
-            has_pressure=settings.stats.has_pressure,
-        ),
-        clock=ports.clock,
     )
 
 

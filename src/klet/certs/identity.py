@@ -245,7 +245,7 @@ def _connect(access: Access, tools: CertificateTools, opened: AsyncExitStack) ->
     transport = Transport(access=access, credentials=Credentials(login=access.login, clock=tools.clock))
     opened.push_async_callback(transport.close)
     client = KubeClient(transport=transport, throttle=Unlimited(), timeout=REQUEST_TIMEOUT, clock=tools.clock)
-    watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=tools.randomness)
+    watcher = Watcher(transport=transport, randomness=tools.randomness)
     return InformerSettings(client, watcher, tools.clock, tools.randomness)
 
 

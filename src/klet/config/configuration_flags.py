@@ -173,7 +173,7 @@ CONFIGURATION_FLAGS: Final = (
     _override(
         _NODE, "kube-api-content-type", STRING, "contentType", "Content type of API requests; klet always speaks JSON"
     ),
-    _override(_NODE, "kube-api-qps", INT32, "kubeAPIQPS", "Requests per second to the API server"),
+    _override(_NODE, "kube-api-qps", INT32, "kubeAPIQPS", "Requests per second to the API server, watches apart"),
     _override(_NODE, "kube-api-burst", INT32, "kubeAPIBurst", "Burst of requests to the API server"),
     _override(_NODE, "event-qps", INT32, "eventRecordQPS", "Events per second"),
     _override(_NODE, "event-burst", INT32, "eventBurst", "Burst of events"),

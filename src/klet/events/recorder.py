@@ -9,7 +9,7 @@ import logging
 import random
 from collections import deque
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -24,7 +24,7 @@ from klet.events.correlator import LONGEST_MESSAGE, Correlator, Count, Discard, 
 from klet.model.causes import CauseId, CauseRecorder, Finding, FindingSubject
 from klet.model.foreign_text import shorten
 from klet.model.pods import PodUID
-from klet.model.roles import EventApi
+from klet.model.roles import EventApi, PodsByUid
 
 logger = logging.getLogger(__name__)
 
@@ -48,12 +48,6 @@ class EventGone(EventRefused):
 
 class EventUnneeded(EventRefused):
     """The Event is there already, or its namespace is being deleted."""
-
-
-class Pods(Protocol):
-    """Pods by UID."""
-
-    def get(self, uid: PodUID) -> Pod | None: ...
 
 
 class EventingRecorder:
@@ -106,7 +100,7 @@ class EventWriter:
         self,
         *,
         findings: EventingRecorder,
-        pods: Pods,
+        pods: PodsByUid,
         api: EventApi,
         node_name: str,
         clock: Clock,

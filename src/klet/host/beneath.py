@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -234,6 +234,9 @@ def _entered(opened: ExitStack, name: str, here: int | None) -> int:
 
 
 def _made(opened: ExitStack, name: str, here: int, mode: int) -> int:
+    # Looked for first: most are there, and mkdir(2) locks the directory above even if it makes nothing.
+    with suppress(FileNotFoundError):
+        return _entered(opened, name, here)
     try:
         os.mkdir(name, 0o700, dir_fd=here)
     except FileExistsError:

@@ -78,6 +78,8 @@ class DiskUsage(Struct, frozen=True, kw_only=True):
     """Who counted, if that was a driver."""
     is_abnormal: bool | None = None
     """Whether the driver found the volume abnormal; None if it does not say."""
+    condition: str = ""
+    """How the driver describes that."""
 
 
 class NotMeasured(Struct, frozen=True, kw_only=True):

@@ -15,7 +15,6 @@ from klet.api.kinds import kind_of
 from klet.api.meta import ObjectMeta, Status, WatchEvent, WatchEventType
 from klet.kube.client import refusal
 from klet.kube.errors import KubeError, Unreachable, api_error
-from klet.kube.throttle import Throttle
 from klet.kube.transport import HttpRequest, Transport
 
 T = TypeVar("T", bound=ApiObject)
@@ -76,18 +75,16 @@ class WatchPatience(Struct, frozen=True, kw_only=True):
 
 
 class Watcher:
-    """Opens watches on one API server."""
+    """Opens watches on one API server. As upstream's they do not count as requests that `kubeAPIQPS` limits."""
 
     def __init__(
         self,
         *,
         transport: Transport,
-        throttle: Throttle,
         randomness: random.Random,
         patience: WatchPatience | None = None,
     ) -> None:
         self._transport = transport
-        self._throttle = throttle
         self._randomness = randomness
         self._patience = patience or WatchPatience()
         self._probing = asyncio.Lock()
@@ -116,7 +113,6 @@ class Watcher:
             # Upstream's WatchList, which requires NotOlderThan. Without a version the initial events are as new as the
             # request at least.
             query += [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]
-        await self._throttle.wait()
         request = HttpRequest("GET", kind_of(struct).path(scope.namespace), query)
         ends_at = asyncio.get_running_loop().time() + life + self._patience.overtime.total_seconds()
 

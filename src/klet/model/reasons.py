@@ -146,6 +146,7 @@ class Reason(StrEnum):
     FILE_SYSTEM_RESIZE_SUCCESSFUL = "FileSystemResizeSuccessful", _NORMAL
     ALREADY_MOUNTED_VOLUME = "AlreadyMountedVolume", _WARNING
     VOLUME_PERMISSION_CHANGE_IN_PROGRESS = "VolumePermissionChangeInProgress", _WARNING
+    VOLUME_CONDITION_ABNORMAL = "VolumeConditionAbnormal", _WARNING
     VOLUMES_NOT_MOUNTED = "VolumesNotMounted"
     FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET = "FailedToRetrieveImagePullSecret", _WARNING
     MISSING_CLUSTER_DNS = "MissingClusterDNS", _WARNING

@@ -54,6 +54,12 @@ class Publisher(Part, Protocol):
         ...
 
 
+class PodsByUid(Protocol):
+    """Knows the pods that the node should have."""
+
+    def get(self, uid: PodUID) -> Pod | None: ...
+
+
 class PodsInRuntime(Protocol):
     """Knows what the runtime has of each pod."""
 

@@ -285,6 +285,8 @@ class PodDisk(Struct, frozen=True, kw_only=True):
     volumes: tuple[VolumeStats, ...] = ()
     """Ephemeral ones first, as in the summary."""
     ephemeral_storage: FsStats | None = None
+    abnormal_volumes: Mapping[str, str] = {}
+    """What CSI drivers say of the volumes that they find abnormal, by their names in the pod."""
 
 
 class StatsReader(Protocol):

@@ -21,7 +21,7 @@ from klet.model.objects import ObjectKind, ObjectRef, pod_config_maps, pod_secre
 from klet.model.pods import PodUID, uid_of
 from klet.objectcache.errors import UnknownStrategy
 from klet.objectcache.expiring import ExpiringObjects, ttl_of
-from klet.objectcache.store import LiveObjects, ObjectStore, T
+from klet.objectcache.store import LiveObjects, ObjectClient, ObjectStore, T
 from klet.objectcache.watched import WatchedObjects, idle_time
 
 
@@ -112,9 +112,14 @@ class ClusterObjects:
 
 
 def build_cluster_objects(
-    strategy: str, *, settings: InformerSettings, node: Callable[[], Node | None], sync_period: timedelta
+    strategy: str,
+    *,
+    settings: InformerSettings,
+    client: ObjectClient,
+    node: Callable[[], Node | None],
+    sync_period: timedelta,
 ) -> ClusterObjects:
-    """Choose the stores. `node` is this node's own object, as far as it is known."""
+    """Choose the stores. `client` reads objects that are not watched; `node` is this node's own, as far as known."""
     changed = ChangedObjects()
 
     def make(struct: type[T], kind: ObjectKind) -> ObjectStore[T]:
@@ -131,13 +136,13 @@ def build_cluster_objects(
             case ChangeDetectionStrategy.CACHE:
                 return ExpiringObjects(
                     struct=struct,
-                    client=settings.client,
+                    client=client,
                     ttl=lambda: ttl_of(node()),
                     on_change=on_change,
                     clock=settings.clock,
                 )
             case ChangeDetectionStrategy.GET:
-                return LiveObjects(struct=struct, client=settings.client)
+                return LiveObjects(struct=struct, client=client)
             case _:
                 raise UnknownStrategy(strategy)
 

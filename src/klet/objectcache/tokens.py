@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.aio.clock import Clock
+from klet.aio.turns import Turns
 from klet.api.authentication import TokenRequest
 from klet.api.config import ServiceAccount
 from klet.errors import KletError, level_for
@@ -31,6 +32,10 @@ from klet.objectcache.token_rules import (
 logger = logging.getLogger(__name__)
 
 SWEEP: Final = timedelta(minutes=1)
+AT_ONCE: Final = 8
+"""Requests at a time: so the first pods of a full node have their tokens first, and connections are used again."""
+LONGEST_TURN: Final = timedelta(seconds=1)
+"""A request that takes longer keeps no other one waiting."""
 _API_VERSION: Final = "authentication.k8s.io/v1"
 
 
@@ -67,6 +72,7 @@ class TokenCache:
         self._client = client
         self._randomness = randomness
         self._clock = clock
+        self._turns = Turns(at_once=AT_ONCE, longest=LONGEST_TURN, clock=clock)
         self._kept: dict[TokenKey, _Kept] = {}
         self._has_tokens = False
         """Whether the API server is known to make tokens at all."""
@@ -114,7 +120,9 @@ class TokenCache:
         body = replace(request, api_version=_API_VERSION, kind="TokenRequest")
 
         async def ask() -> TokenRequest:
-            return await self._client.create_sub(ServiceAccount, account, namespace, "token", body)
+            with self._turns.queue() as turn:
+                await turn.take()
+                return await self._client.create_sub(ServiceAccount, account, namespace, "token", body)
 
         try:
             return await (ask() if request.spec.bound_object_ref is None else once_allowed(ask, self._clock))

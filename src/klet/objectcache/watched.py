@@ -1,6 +1,7 @@
 """Objects that are followed while pods refer to them (strategy `Watch`, upstream's watch-based manager).
 
-There is one watch per object, since a node may only watch objects of its own pods, each by its name.
+There is one watch per object, since a node may only watch objects of its own pods, each by its name. A few begin at a
+time, in the order of the pods: begun all at once, those of a full node would all be there when the last one is.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from msgspec import Struct, field
 from klet.aio.broadcast import Subscription
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
+from klet.aio.turns import Turns
 from klet.kube.informer import ObjectKey
 from klet.model.objects import ObjectKind, ObjectMissing
 from klet.model.pods import PodUID
@@ -20,6 +22,11 @@ from klet.objectcache.errors import NotRegistered, NotSynced
 from klet.objectcache.store import Kept_co, T, version_of
 
 SYNC_PATIENCE: Final = timedelta(seconds=1)
+"""How long a reader waits for the first list, from the moment that the API server is asked for it."""
+QUEUE_PATIENCE: Final = timedelta(seconds=10)
+"""How long a reader waits for that moment. While nobody answers, each turn to begin takes as long as it may."""
+AT_ONCE: Final = 8
+"""Watches that begin at a time: enough for an API server far away, few enough for the first pods to come first."""
 SWEEP: Final = timedelta(minutes=1)
 IDLE_SYNCS: Final = 5
 """A watch of an object that was not read for so many sync periods is stopped."""
@@ -44,6 +51,8 @@ class _Item(Struct, Generic[T]):
     follower: Follower[T]
     read_at: float
     pods: set[PodUID] = field(default_factory=set)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    """The API server is being asked for it."""
     task: asyncio.Task[None] | None = None
     version: str | None = None
     """The version that readers know of; None before the first list."""
@@ -71,6 +80,7 @@ class WatchedObjects(Generic[T]):
         self._idle_after = idle_after.total_seconds()
         self._clock = clock
         self._items: dict[ObjectKey, _Item[T]] = {}
+        self._turns = Turns(at_once=AT_ONCE, longest=SYNC_PATIENCE, clock=clock)
         self._group: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -111,11 +121,11 @@ class WatchedObjects(Generic[T]):
             raise NotRegistered(namespace, name)
         item.read_at = self._clock.monotonic()
         if item.is_stopped:
-            item.follower, item.is_stopped = self._follow(namespace, name), False
+            item.follower, item.asked, item.is_stopped = self._follow(namespace, name), asyncio.Event(), False
             self._start(key, item)
         follower = item.follower
         if not follower.is_synced:
-            await first_of(follower.until_synced(), self._clock.sleep(SYNC_PATIENCE))
+            await first_of(follower.until_synced(), self._run_out_of_patience(item.asked))
         if not follower.is_synced:
             item.is_awaited = True
             raise NotSynced(self._kind)
@@ -134,12 +144,19 @@ class WatchedObjects(Generic[T]):
             name = f"watch {self._kind} {key.namespace}/{key.name}"
             item.task = self._group.create_task(self._watch(key, item), name=name)
 
+    async def _run_out_of_patience(self, asked: asyncio.Event) -> None:
+        await self._clock.wait(asked.wait(), at_most=QUEUE_PATIENCE)
+        await self._clock.sleep(SYNC_PATIENCE)
+
     async def _watch(self, key: ObjectKey, item: _Item[T]) -> None:
         """Follow one object; one that cannot change any more is kept as it is and followed no longer."""
-        with item.follower.changes() as changes:
+        with item.follower.changes() as changes, self._turns.queue() as turn:
+            await turn.take()
+            item.asked.set()
             async with asyncio.TaskGroup() as group:
                 following = group.create_task(item.follower.run())
                 await item.follower.until_synced()
+                turn.give_back()
                 while not self._note(key, item):
                     await changes.get()
                 following.cancel()

@@ -143,6 +143,9 @@ def compose_pod_disk(
         containers=disks,
         volumes=(*ephemeral, *(stats for volume, stats in known if not volume.is_ephemeral)),
         ephemeral_storage=compute_ephemeral_storage(disks.values(), volumes=ephemeral, files=files, node_fs=node_fs),
+        abnormal_volumes={
+            volume.name: seen.usage.condition for volume, seen in found if seen is not None and seen.usage.is_abnormal
+        },
     )
 
 

@@ -24,6 +24,10 @@ _VOLUME_NUMBERS: Final[Mapping[str, tuple[str, Callable[[VolumeStats], int | Non
     "inodes": ("Inodes of the volume of a claim.", lambda volume: volume.inodes),
     "inodes_free": ("Inodes that are free in the volume of a claim.", lambda volume: volume.inodes_free),
     "inodes_used": ("Inodes that are used in the volume of a claim.", lambda volume: volume.inodes_used),
+    "health_status_abnormal": (
+        "Whether the CSI driver finds the volume of a claim abnormal (1) or not (0).",
+        lambda volume: None if (found := volume.volume_health_stats) is None else int(found.abnormal),
+    ),
 }
 
 

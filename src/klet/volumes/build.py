@@ -25,6 +25,7 @@ from klet.volumes.expansion import ClaimStatuses, VolumeExpander
 from klet.volumes.flex.probing import FlexFinder
 from klet.volumes.generated_files import GeneratedFiles
 from klet.volumes.kinds import VolumeKinds
+from klet.volumes.label_metrics import register_labels
 from klet.volumes.labels import LabelRules
 from klet.volumes.local_directories import Binder, LocalDirectories
 from klet.volumes.manager import VolumeDisk, VolumeManager
@@ -213,23 +214,32 @@ class ManagerPorts(Struct, frozen=True, kw_only=True):
 def build_manager(ports: ManagerPorts) -> VolumeManager:
     boards = build_boards(ports.clock)
     register_volume_counts(ports.registry, boards)
+    metrics = register_volumes(ports.registry)
     view = AttachView(desired=boards.desired, find_node=ports.find_node, by_agent=ports.attaches)
     reconciler = MountReconciler(
         boards=boards,
         stages=_build_stages(ports, boards),
         attach_view=view,
         recorder=ports.recorder,
-        metrics=register_volumes(ports.registry),
+        metrics=metrics,
         refresh=ports.refresh,
         randomness=ports.randomness,
         clock=ports.clock,
     )
     return VolumeManager(
-        kinds=VolumeKinds(ports.plugins, ports.layout, ports.translate, ports.labels),
+        kinds=VolumeKinds(
+            ports.plugins,
+            ports.layout,
+            ports.translate,
+            ports.labels,
+            label_metrics=register_labels(ports.registry) if ports.labels.is_on else None,
+        ),
         claims=PodClaims(reader=ports.claims, clock=ports.clock),
         boards=boards,
         reconciler=reconciler,
-        reconstruction=Reconstruction(plugins=ports.plugins, boards=boards, disk=ports.disk, host=ports.devices),
+        reconstruction=Reconstruction(
+            plugins=ports.plugins, boards=boards, disk=ports.disk, host=ports.devices, counters=metrics.left
+        ),
         attachments=Attachments(boards=boards, view=view, node=ports.node, reconciler=reconciler),
         allocations=ports.allocations,
         disk=ports.disk,

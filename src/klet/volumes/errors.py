@@ -4,6 +4,7 @@ VolumeSetupError
 ├── NoPlugin      a kind of volume that this node does not know
 ├── ClaimError    a claim that leads to no volume for this pod
 ├── StepFailed    a step of mounting other than the set-up failed
+├── LabelsDiffer  containers of a pod have several SELinux labels for it
 ├── UncertainProgress   it may have been done all the same: it is undone once nobody wants it
 ├── TransientFailure    nothing was tried, because something that it needs is not there yet
 ├── FilesystemMismatch  the device has another filesystem than the volume says
@@ -15,7 +16,7 @@ VolumeSetupError
 Of an operation that a plugin was asked for, every other KletError is final: it has not been done.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -87,6 +88,13 @@ class TransientFailure(VolumeSetupError):
 
 class FilesystemMismatch(VolumeSetupError):
     """The device has another filesystem than the volume says."""
+
+
+class LabelsDiffer(VolumeSetupError):
+    """Containers of a pod have several SELinux labels for one volume."""
+
+    def __init__(self, labels: Iterable[str]) -> None:
+        super().__init__(f"multiple SELinux labels found: {','.join(sorted(labels))}")
 
 
 class BadPath(VolumeSetupError):

@@ -1,6 +1,6 @@
 """Which plugin a volume belongs to, what the volume is called, and what has to be done for it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -8,12 +8,14 @@ from msgspec.structs import replace
 from klet.api.pod import Pod
 from klet.model.allocation import PodAllocation
 from klet.model.pods import PodUID, uid_of
-from klet.volumes.errors import NoPlugin
-from klet.volumes.labels import LabelRules, choose_label, is_labelled
+from klet.volumes.errors import LabelsDiffer, NoPlugin, VolumeSetupError
+from klet.volumes.label_metrics import LabelMetrics
+from klet.volumes.labels import LabelRules, choose_label, is_labelled, may_be_labelled
 from klet.volumes.names import Layout, MountKey, VolumeName
 from klet.volumes.plugins.base import StagedPlugin, VolumePlugin
 from klet.volumes.spec import VolumeSpec
 from klet.volumes.state import DesiredMount
+from klet.volumes.steps import find_conflict
 
 
 class VolumeKinds(Struct, frozen=True):
@@ -27,6 +29,8 @@ class VolumeKinds(Struct, frozen=True):
     are."""
 
     labels: LabelRules = LabelRules()
+    label_metrics: LabelMetrics | None = None
+    """None on a machine without SELinux."""
 
     def describe(self, pod: Pod, allocation: PodAllocation, spec: VolumeSpec, name: str) -> DesiredMount:
         """Return what a pod should have; raises KletError for a volume that no plugin knows, or that it cannot have."""
@@ -46,8 +50,7 @@ class VolumeKinds(Struct, frozen=True):
             is_staged=is_staged,
             remounts=plugin.remounts(spec),
         )
-        if is_labelled(spec, self.labels, supports=plugin.supports_label(spec)):
-            wanted = replace(wanted, is_labelled=True, label=choose_label(pod, {name}, self.labels))
+        wanted = self._label(wanted, name)
         if not is_staged or not isinstance(plugin, StagedPlugin):
             return wanted
         return replace(
@@ -56,6 +59,34 @@ class VolumeKinds(Struct, frozen=True):
             is_attachable=plugin.is_attachable(spec),
             is_expandable=spec.persistent is not None and plugin.is_expandable(spec),
         )
+
+    def check_label(self, wanted: DesiredMount, others: Sequence[DesiredMount]) -> None:
+        """Raise VolumeSetupError if another pod has the volume with another label."""
+        other = find_conflict(wanted, others)
+        if self.label_metrics is not None:
+            if other is not None:
+                self.label_metrics.pods_disagree(wanted.spec, wanted.plugin.name, is_error=wanted.is_labelled)
+            elif not others and wanted.meant_label:
+                self.label_metrics.admit(wanted.spec, wanted.plugin.name)
+        if other is not None and wanted.is_labelled:
+            labels = f'"{other.label}" and "{wanted.label}"'
+            raise VolumeSetupError(f"conflicting SELinux labels of volume {wanted.spec.name}: {labels}")
+
+    def _label(self, wanted: DesiredMount, name: str) -> DesiredMount:
+        """Return it with the label of its pod, if that is on and its plugin can do it."""
+        spec, supports = wanted.spec, wanted.plugin.supports_label(wanted.spec)
+        if not may_be_labelled(spec, self.labels, supports=supports):
+            return wanted
+        has_label = is_labelled(spec, self.labels, supports=supports)
+        try:
+            label = choose_label(wanted.pod, {name}, self.labels)
+        except LabelsDiffer:
+            if self.label_metrics is not None:
+                self.label_metrics.containers_disagree(spec, is_error=has_label)
+            if has_label:
+                raise
+            label = ""
+        return replace(wanted, is_labelled=has_label, label=label if has_label else "", meant_label=label)
 
 
 def name_of(plugin: VolumePlugin, uid: PodUID, spec: VolumeSpec) -> tuple[VolumeName, bool]:

@@ -1,5 +1,6 @@
 """The SELinux label that a volume is mounted with, instead of relabelling all of its files (context mounts). Pure."""
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -7,7 +8,8 @@ from msgspec import Struct
 
 from klet.api.pod import Pod
 from klet.api.security import SELinuxOptions
-from klet.volumes.errors import VolumeSetupError
+from klet.host.mountinfo import MountEntry
+from klet.volumes.errors import LabelsDiffer
 from klet.volumes.spec import VolumeSpec
 from klet.volumes.usage import containers_with
 
@@ -16,6 +18,8 @@ _USER: Final = "system_u"
 _ROLE: Final = "object_r"
 _TYPE: Final = "container_file_t"
 _LEVEL: Final = "s0"
+_CONTEXT: Final = re.compile(r'(?:^|,)context=(?:"([^"]*)"|([^,]*))')
+"""Quoted if there is a comma in it, as in most levels."""
 
 
 class LabelRules(Struct, frozen=True):
@@ -32,17 +36,22 @@ class LabelRules(Struct, frozen=True):
 def is_labelled(spec: VolumeSpec, rules: LabelRules, *, supports: bool) -> bool:
     """Return whether a volume is mounted with a label where its pods have one. `supports` is what its plugin says."""
     is_meant = spec.is_for_one_pod or (rules.has_all_modes and spec.persistent is not None)
-    return rules.is_on and supports and is_meant and not spec.is_block
+    return may_be_labelled(spec, rules, supports=supports) and is_meant
+
+
+def may_be_labelled(spec: VolumeSpec, rules: LabelRules, *, supports: bool) -> bool:
+    """Return whether a volume could be mounted with a label, if the gates were on for its access modes, too."""
+    return rules.is_on and supports and not spec.is_block
 
 
 def choose_label(pod: Pod, names: Iterable[str], rules: LabelRules) -> str:
     """Return the label for a volume that is mounted with one, by its names in the pod; empty if the pod has none.
 
-    Raises VolumeSetupError if its containers do not agree.
+    Raises LabelsDiffer if its containers do not agree.
     """
     found = {build_file_label(options) for options in _options(pod, frozenset(names))}
     if len(found) > 1:
-        raise VolumeSetupError(f"multiple SELinux labels found: {','.join(sorted(found))}")
+        raise LabelsDiffer(found)
     context = pod.spec.security_context
     if rules.has_policy and context is not None and context.se_linux_change_policy == RECURSIVE:
         return ""
@@ -52,6 +61,12 @@ def choose_label(pod: Pod, names: Iterable[str], rules: LabelRules) -> str:
 def build_file_label(options: SELinuxOptions) -> str:
     """Return the label of files. A role and a type of a pod are those of its processes."""
     return f"{options.user or _USER}:{_ROLE}:{_TYPE}:{options.level or _LEVEL}"
+
+
+def mounted_label(mount: MountEntry) -> str:
+    """Return the label that a filesystem is mounted with, as the mount table shows it; empty without one."""
+    found = _CONTEXT.search(",".join(mount.super_options))
+    return (found[1] or found[2]) if found is not None else ""
 
 
 def _options(pod: Pod, names: frozenset[str]) -> list[SELinuxOptions]:

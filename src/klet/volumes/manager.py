@@ -24,7 +24,7 @@ from klet.model.volumes import MeasurableVolume, is_local_ephemeral
 from klet.volumes.attaching import list_in_use, waiting_for_node
 from klet.volumes.attachments import Attachments
 from klet.volumes.claims import claim_of
-from klet.volumes.errors import TIMED_OUT, AttachLimitReached, WaitFailed
+from klet.volumes.errors import TIMED_OUT, AttachLimitReached, VolumeSetupError, WaitFailed
 from klet.volumes.kinds import VolumeKinds
 from klet.volumes.names import VolumeName, go_list
 from klet.volumes.operations import whole
@@ -34,7 +34,7 @@ from klet.volumes.reconciler import MountReconciler
 from klet.volumes.reconstruction import FoundVolumes, Reconstruction
 from klet.volumes.spec import VolumeSpec
 from klet.volumes.state import DesiredMount, VolumeBoards, has_changed
-from klet.volumes.steps import find_conflict, needs_expansion
+from klet.volumes.steps import needs_expansion
 from klet.volumes.usage import used_volumes
 
 PATIENCE: Final = timedelta(minutes=2, seconds=3)
@@ -277,9 +277,10 @@ class VolumeManager:
                 # both have the same directory.
                 self._desired.add_error(uid, f"volume {name} stands for {key.volume} now, the pod has {former}")
                 return False
-            if (other := find_conflict(wanted, self._desired.of_volume(key.volume))) is not None:
-                labels = f'"{other.label}" and "{wanted.label}"'
-                self._desired.add_error(uid, f"conflicting SELinux labels of volume {spec.name}: {labels}")
+            try:
+                self._kinds.check_label(wanted, self._desired.of_volume(key.volume))
+            except VolumeSetupError as error:
+                self._desired.add_error(uid, str(error))
                 return False
             self._desired.put(wanted)
             self._reconciler.add(key)

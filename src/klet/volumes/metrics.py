@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from klet.aio.clock import Clock
-from klet.metrics import FewValues, Histogram, Label, MetricRegistry, Reading
+from klet.metrics import Counter, FewValues, Histogram, Label, MetricRegistry, Reading
 from klet.volumes.operations import Operation
 from klet.volumes.plugins.base import VolumePlugin
 from klet.volumes.spec import VolumeSpec
@@ -35,12 +35,23 @@ def kind_of(plugin: VolumePlugin, spec: VolumeSpec | None) -> MeasuredKind:
     return MeasuredKind(plugin.name if csi is None else f"{plugin.name}:{csi.driver}", is_migrated=spec.is_migrated)
 
 
+class LeftCounters(Struct, frozen=True, kw_only=True):
+    """What becomes of volumes that a previous run of the agent left."""
+
+    read: Counter
+    unreadable: Counter
+    cleaned: Counter
+    """Those that lead to no volume, and are torn down by their name."""
+    not_cleaned: Counter
+
+
 class VolumeMetrics(Struct, frozen=True, kw_only=True):
     """Operations on volumes."""
 
     operations: Histogram
     whole: Histogram
     """From the moment a pod should have a volume to the moment it has it."""
+    left: "LeftCounters"
 
     @contextmanager
     def measured(self, kind: MeasuredKind, operation: Operation, clock: Clock) -> Iterator[None]:
@@ -75,6 +86,21 @@ def register_volumes(registry: MetricRegistry) -> VolumeMetrics:
             "From the moment a pod should have a volume to the moment it has it.",
             _BOUNDS,
             (FewValues("plugin_name", _MOST_PLUGINS), Label("operation_name", frozenset({MOUNTED}))),
+        ),
+        left=LeftCounters(
+            read=registry.counter(
+                "reconstruct_volume_operations_total", "Volumes of a previous run that were read from the disk."
+            ),
+            unreadable=registry.counter(
+                "reconstruct_volume_operations_errors_total", "Volumes of a previous run that could not be read."
+            ),
+            cleaned=registry.counter(
+                "force_cleaned_failed_volume_operations_total",
+                "Unmounts of volumes of a previous run that could not be read.",
+            ),
+            not_cleaned=registry.counter(
+                "force_cleaned_failed_volume_operation_errors_total", "Unmounts of such volumes that failed."
+            ),
         ),
     )
 

@@ -62,7 +62,7 @@ class Layout(Struct, frozen=True):
         return self.pod(uid) / "volumes"
 
     def volume(self, uid: PodUID, plugin: str, name: str) -> Path:
-        return self.volumes(uid) / escape(plugin) / name
+        return self.root.joinpath("pods", uid, "volumes", escape(plugin), name)  # often: one path, not five
 
     def devices(self, uid: PodUID) -> Path:
         return self.pod(uid) / "volumeDevices"
@@ -73,4 +73,4 @@ class Layout(Struct, frozen=True):
 
     def marker(self, uid: PodUID, name: str) -> Path:
         """Return the file that marks a scratch directory as set up."""
-        return self.pod(uid) / "plugins" / escape(EMPTY_DIR) / name / READY
+        return self.root.joinpath("pods", uid, "plugins", escape(EMPTY_DIR), name, READY)

@@ -22,7 +22,7 @@ from klet.volumes.mount_checks import check_mount
 from klet.volumes.names import Layout, MountKey
 from klet.volumes.plugin_calls import carry_out, during
 from klet.volumes.plugins.base import MountRequest, StagedPlugin, StageRequest
-from klet.volumes.state import ActualMount, DesiredMount, MountState, VolumeBoards
+from klet.volumes.state import ActualMount, DesiredMount, MountState, PodsOfVolumes, VolumeBoards
 from klet.volumes.steps import decide_mount_state
 
 
@@ -47,7 +47,7 @@ class PodStage:
         self._layout = layout
         self._find_labels = find_labels
         self._recorder = recorder
-        self._mounting: set[MountKey] = set()
+        self._mounting = PodsOfVolumes()
 
     async def mount(self, desired: DesiredMount, *, is_remount: bool) -> datetime | None:
         """Mount the device if that is not done, and set the volume up; return when its content expires, if it does."""
@@ -178,7 +178,7 @@ class PodStage:
         """Return whether another pod has the volume, or is about to."""
         if self._boards.actual.is_elsewhere(key):
             return True
-        return any(each.volume == key.volume and each.uid != key.uid for each in self._mounting)
+        return any(uid != key.uid for uid in self._mounting.of(key.volume))
 
 
 def describe(desired: DesiredMount, state: MountState) -> ActualMount:

@@ -241,6 +241,8 @@ class MountReconciler:
         key, device = actual.key, self._boards.devices.get(actual.key.volume)
 
         async def unmount() -> None:
+            if actual.is_unreadable:
+                self._metrics.left.cleaned.add()
             await self._stages.pods.unmount(actual)
             self._queue.forget(key)
             self._wanted_since.pop(key, None)
@@ -259,6 +261,7 @@ class MountReconciler:
         if not actual.is_unreadable:
             return findings.unmount_failed(actual, str(error), retry_at=retry_at)
         # Upstream: one attempt. What is still mounted then keeps the directory of the pod.
+        self._metrics.left.not_cleaned.add()
         self._boards.actual.remove(actual.key)
         return findings.unmount_failed(actual, str(error), retry_at=None)
 

@@ -9,13 +9,15 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from klet.errors import KletError
-from klet.host.mountinfo import MountEntry
+from klet.host.mountinfo import MountEntry, find_mount
 from klet.model.causes import FindingSubject
 from klet.model.pods import PodUID
 from klet.volumes.device_host import DeviceHost
 from klet.volumes.devices import DeviceState, NodeDevice
 from klet.volumes.disk import FoundVolume
 from klet.volumes.kinds import name_of
+from klet.volumes.labels import mounted_label
+from klet.volumes.metrics import LeftCounters
 from klet.volumes.names import MountKey, VolumeName
 from klet.volumes.plugin_calls import carry_out
 from klet.volumes.plugins.base import LeftVolume, StagedPlugin, VolumePlugin
@@ -37,12 +39,19 @@ class Reconstruction:
     """Puts on the boards what is found."""
 
     def __init__(
-        self, *, plugins: Iterable[VolumePlugin], boards: VolumeBoards, disk: FoundVolumes, host: DeviceHost
+        self,
+        *,
+        plugins: Iterable[VolumePlugin],
+        boards: VolumeBoards,
+        disk: FoundVolumes,
+        host: DeviceHost,
+        counters: LeftCounters,
     ) -> None:
         self._plugins = plugins
         self._boards = boards
         self._disk = disk
         self._host = host
+        self._counters = counters
         self._tried: dict[PodUID, frozenset[tuple[str, str, bool]]] = {}
         """What was torn down though it leads to no volume."""
 
@@ -100,7 +109,7 @@ class Reconstruction:
     async def _find_devices(self, plugin: StagedPlugin, mounts: Sequence[MountEntry]) -> None:
         try:
             for spec in await carry_out(plugin.find_devices(mounts), VolumeName(plugin.name)):
-                self._boards.devices.reconstruct(_read_device(plugin, spec))
+                self._boards.devices.reconstruct(_read_device(plugin, spec, mounts))
         except KletError as error:
             extra = {"volume": plugin.name, "error": str(error)}
             logger.warning("Devices of a previous run cannot be found", extra=extra)
@@ -111,13 +120,15 @@ class Reconstruction:
         """Return what is left of a volume, whole or in part."""
         name, device, is_unreadable = plugin.unique_name(uid, found.name), None, False
         left = LeftVolume(uid=uid, name=found.name, path=found.path, is_block=found.is_block, mounts=mounts)
+        self._counters.read.add()
         try:
             spec = await carry_out(plugin.reconstruct(left), name)
             name, has_device = name_of(plugin, uid, spec)
             if has_device and isinstance(plugin, StagedPlugin):
-                device = _read_device(plugin, spec)
+                device = _read_device(plugin, spec, mounts)
         except KletError as error:
             is_unreadable = True
+            self._counters.unreadable.add()
             extra = {"uid": uid, "volume": found.name, "error": str(error)}
             logger.warning("A volume of a previous run cannot be read", extra=extra)
         mount = ActualMount(
@@ -140,13 +151,15 @@ class Reconstruction:
             self._boards.actual.put(mount)
 
 
-def _read_device(plugin: StagedPlugin, spec: VolumeSpec) -> NodeDevice:
+def _read_device(plugin: StagedPlugin, spec: VolumeSpec, mounts: Sequence[MountEntry]) -> NodeDevice:
     """Return a device as a previous run may have left it; raises KletError."""
-    state, path = DeviceState.NOT_MOUNTED, ""
+    state, path, label = DeviceState.NOT_MOUNTED, "", spec.left_label
     if spec.is_block:
         state, path = DeviceState.UNCERTAIN, plugin.global_map_path(spec)
     elif plugin.is_device_mountable(spec):
         state, path = DeviceState.UNCERTAIN, plugin.device_mount_path(spec)
+        if not label and (found := find_mount(mounts, path)) is not None:
+            label = mounted_label(found)
     return NodeDevice(
         name=plugin.volume_name(spec),
         plugin=plugin,
@@ -154,5 +167,7 @@ def _read_device(plugin: StagedPlugin, spec: VolumeSpec) -> NodeDevice:
         is_attachable=None,
         state=state,
         mount_path=path,
+        # A pod with another label must not get it before it is unmounted.
+        label=label or None,
         is_reconstructed=True,
     )

@@ -33,6 +33,8 @@ class VolumeSpec(Struct, frozen=True):
     """The pod claims it for reading only. Other volumes say that themselves, where they can."""
     is_migrated: bool = False
     """It was one of a kind that a CSI driver has taken over, and is that driver's now. Inline ones never grow."""
+    left_label: str = ""
+    """The SELinux label that a previous run of the agent mounted it with, as far as that run has left a note of it."""
 
     @property
     def name(self) -> str:

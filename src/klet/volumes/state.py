@@ -58,6 +58,8 @@ class DesiredMount(Struct, frozen=True, kw_only=True):
     """It is mounted with the SELinux label of its pod, so pods with different ones cannot share it."""
     label: str = ""
     """That label; empty if the pod has none."""
+    meant_label: str | None = None
+    """The label that it would be mounted with whatever its access modes; None if its plugin or node cannot do that."""
     revision: int = 0
     """Goes up with everything that may have changed the volume's content."""
 
@@ -99,11 +101,31 @@ def has_changed(before: DesiredMount, after: DesiredMount) -> bool:
     )
 
 
+class PodsOfVolumes:
+    """Which pods have each volume, in the order in which they came: most volumes belong to one pod alone."""
+
+    def __init__(self) -> None:
+        self._pods: dict[VolumeName, dict[PodUID, None]] = {}
+
+    def of(self, name: VolumeName) -> tuple[PodUID, ...]:
+        return tuple(self._pods.get(name, ()))
+
+    def add(self, key: MountKey) -> None:
+        self._pods.setdefault(key.volume, {})[key.uid] = None
+
+    def discard(self, key: MountKey) -> None:
+        pods = self._pods.get(key.volume, {})
+        pods.pop(key.uid, None)
+        if not pods:
+            self._pods.pop(key.volume, None)
+
+
 class DesiredState:
     """What the node's pods should have."""
 
     def __init__(self) -> None:
         self._mounts: dict[PodUID, dict[MountKey, DesiredMount]] = {}
+        self._pods = PodsOfVolumes()
         self._users: dict[ObjectRef, set[MountKey]] = {}
         self._errors: dict[PodUID, set[str]] = {}
         self._reported: frozenset[VolumeName] = frozenset()
@@ -119,10 +141,11 @@ class DesiredState:
 
     def of_volume(self, name: VolumeName) -> list[DesiredMount]:
         """Return it as the pods that should have it should have it."""
-        return [mount for mount in self.all() if mount.key.volume == name]
+        return [self._mounts[uid][MountKey(name, uid)] for uid in self._pods.of(name)]
 
     def put(self, mount: DesiredMount) -> None:
         self._mounts.setdefault(mount.key.uid, {})[mount.key] = mount
+        self._pods.add(mount.key)
         for ref in volume_objects(mount.spec.volume, mount.pod):
             self._users.setdefault(ref, set()).add(mount.key)
 
@@ -137,6 +160,7 @@ class DesiredState:
 
     def remove_pod(self, uid: PodUID) -> None:
         for mount in self._mounts.pop(uid, {}).values():
+            self._pods.discard(mount.key)
             for ref in volume_objects(mount.spec.volume, mount.pod):
                 users = self._users.get(ref, set())
                 users.discard(mount.key)
@@ -144,7 +168,7 @@ class DesiredState:
                     self._users.pop(ref, None)
         self._errors.pop(uid, None)
         if self._reported:
-            self._reported &= {mount.key.volume for mount in self.all()}
+            self._reported = frozenset(name for name in self._reported if self._pods.of(name))
 
     def report(self, names: Iterable[str]) -> tuple[MountKey, ...]:
         """Keep which volumes the node's status reports in use; return those that it did not report before.
@@ -175,6 +199,7 @@ class ActualState:
 
     def __init__(self) -> None:
         self._mounts: dict[PodUID, dict[MountKey, ActualMount]] = {}
+        self._pods = PodsOfVolumes()
 
     def get(self, key: MountKey) -> ActualMount | None:
         return self._mounts.get(key.uid, {}).get(key)
@@ -187,20 +212,22 @@ class ActualState:
 
     def put(self, mount: ActualMount) -> None:
         self._mounts.setdefault(mount.key.uid, {})[mount.key] = mount
+        self._pods.add(mount.key)
 
     def remove(self, key: MountKey) -> None:
         mounts = self._mounts.get(key.uid, {})
         mounts.pop(key, None)
+        self._pods.discard(key)
         if not mounts:
             self._mounts.pop(key.uid, None)
 
     def has(self, name: VolumeName) -> bool:
         """Return whether a pod has it, or may have it."""
-        return any(mount.key.volume == name for mount in self.all())
+        return bool(self._pods.of(name))
 
     def is_elsewhere(self, key: MountKey) -> bool:
         """Return whether another pod has the same volume, or may have it."""
-        return any(mount.key.volume == key.volume and mount.key.uid != key.uid for mount in self.all())
+        return any(uid != key.uid for uid in self._pods.of(key.volume))
 
     def is_mounted(self, key: MountKey) -> bool:
         mount = self.get(key)

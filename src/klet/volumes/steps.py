@@ -139,10 +139,10 @@ def has_other_label(desired: DesiredMount, device: NodeDevice) -> bool:
 
 
 def find_conflict(wanted: DesiredMount, others: Iterable[DesiredMount]) -> DesiredMount | None:
-    """Return another pod's part of a volume that is mounted with another SELinux label, if there is one."""
-    if not wanted.is_labelled:
+    """Return the part of a pod with another SELinux label, if there is one. It matters if the volume is labelled."""
+    if wanted.meant_label is None:
         return None
-    return next((each for each in others if each.key != wanted.key and each.label != wanted.label), None)
+    return next((each for each in others if each.key != wanted.key and each.meant_label != wanted.meant_label), None)
 
 
 def needs_expansion(desired: DesiredMount, device: NodeDevice) -> bool:

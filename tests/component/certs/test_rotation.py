@@ -25,7 +25,6 @@ from klet.journal.memory import MemoryJournal
 from klet.kube.errors import CredentialError
 from klet.kube.informer import InformerSettings
 from klet.kube.kubeconfig import load_kubeconfig
-from klet.kube.throttle import Unlimited
 from klet.kube.watch import Watcher, WatchScope
 from klet.metrics import MetricRegistry
 from klet.testing.clock import ManualClock
@@ -68,7 +67,7 @@ async def test_open_connections_change_to_the_new_certificate(cluster, home, too
         home.settle(cluster.server, cluster.authority.misfit)
         async with open_identity(home.rotating, tools) as identity, connected(identity.access) as (client, transport):
             await client.list(Node)
-            watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=random.Random(1))
+            watcher = Watcher(transport=transport, randomness=random.Random(1))
             stream = watcher.watch(Node, WatchScope(), with_list=True)
             await anext(stream)
             old = cluster.serials[-1]
@@ -216,7 +215,7 @@ class Served:
         self.threads = Threads(limit=1)
         self.addresses = ()
         self.shelf = Shelf()
-        watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=random.Random(1))
+        watcher = Watcher(transport=transport, randomness=random.Random(1))
         self.api = InformerSettings(client, watcher, self.clock, random.Random(1))
         self.home = home
         self.cluster = cluster

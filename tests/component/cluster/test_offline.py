@@ -73,7 +73,7 @@ async def cluster(unused_tcp_port):
     access = Access(server=f"http://127.0.0.1:{unused_tcp_port}", login=login)
     transport = Transport(access=access, credentials=Credentials(login=login, clock=clock))
     client = KubeClient(transport=transport, throttle=Unlimited(), timeout=timedelta(seconds=10), clock=clock)
-    watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=random.Random(1))
+    watcher = Watcher(transport=transport, randomness=random.Random(1))
     made = MortalCluster(api, client, watcher, transport, unused_tcp_port)
     await made.start()
     yield made

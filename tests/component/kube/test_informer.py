@@ -13,7 +13,6 @@ from klet.embedded import refusals
 from klet.embedded.faults import Cut, DelayAnswer, FallSilent, RefuseRequest
 from klet.kube.authorizer_lag import AUTHORIZER_LAG
 from klet.kube.informer import FIRST_DELAY, Informer, InformerSettings, ObjectKey
-from klet.kube.throttle import Unlimited
 from klet.kube.watch import Watcher, WatchPatience, WatchScope
 from klet.testing.clock import FastClock
 
@@ -179,12 +178,7 @@ async def test_what_was_there_stays_readable_while_the_server_is_away(cluster, f
 )
 async def test_a_watch_that_ends_without_notice_is_noticed(cluster, fault, patience):
     await cluster.put("a")
-    watcher = Watcher(
-        transport=cluster.transport,
-        throttle=Unlimited(),
-        randomness=random.Random(1),
-        patience=patience,
-    )
+    watcher = Watcher(transport=cluster.transport, randomness=random.Random(1), patience=patience)
     settings = InformerSettings(cluster.client, watcher, FastClock(), random.Random(1))
     informer = Informer(struct=ConfigMap, scope=WatchScope("default"), settings=settings)
     cluster.api.faults.plan(fault, applies=lambda ask: ask.is_watch)

@@ -32,7 +32,7 @@ async def test_a_lost_server_is_two_lines_however_many_ask_it(cluster, unused_tc
     access = Access(server=f"http://127.0.0.1:{unused_tcp_port}", login=login)
     transport = Transport(access=access, credentials=Credentials(login=login, clock=clock))
     client = KubeClient(transport=transport, throttle=Unlimited(), timeout=timedelta(seconds=10), clock=clock)
-    watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=randomness)
+    watcher = Watcher(transport=transport, randomness=randomness)
     settings = InformerSettings(client, watcher, clock, randomness)
     informers = [
         Informer(struct=ConfigMap, scope=WatchScope(namespace), settings=settings)

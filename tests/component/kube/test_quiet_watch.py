@@ -94,7 +94,7 @@ async def following(cluster, port, patience) -> AsyncIterator[tuple[Informer[Con
     access = Access(server=f"http://127.0.0.1:{port}", login=login)
     transport = Transport(access=access, credentials=Credentials(login=login, clock=clock))
     client = KubeClient(transport=transport, throttle=Unlimited(), timeout=timedelta(seconds=30), clock=clock)
-    watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=chance, patience=patience)
+    watcher = Watcher(transport=transport, randomness=chance, patience=patience)
     settings = InformerSettings(client, watcher, clock, chance)
     informer = Informer(struct=ConfigMap, scope=WatchScope("default"), settings=settings)
     outages = OutageLogger(server=access.server, reaches=(transport.reach,), clock=clock)
@@ -134,7 +134,7 @@ async def test_silent_watches_share_one_probe_and_none_is_sent_while_others_are_
     cluster.api.faults.plan(DelayAnswer(timedelta(0)), applies=asked)
     patience = WatchPatience(silence=timedelta(milliseconds=100))
     async with following(cluster, cluster.port, patience) as (_, transport):
-        watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=random.Random(1), patience=patience)
+        watcher = Watcher(transport=transport, randomness=random.Random(1), patience=patience)
         client = KubeClient(transport=transport, throttle=Unlimited(), timeout=timedelta(seconds=30), clock=FastClock())
 
         async def watch(number: int) -> None:

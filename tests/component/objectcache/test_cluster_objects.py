@@ -49,7 +49,9 @@ class HastyWatches(SystemClock):
 
 def build(cluster, strategy=ChangeDetectionStrategy.WATCH) -> ClusterObjects:
     settings = InformerSettings(cluster.client, cluster.watcher, HastyWatches(), random.Random(1))
-    return build_cluster_objects(strategy, settings=settings, node=lambda: None, sync_period=timedelta(minutes=1))
+    return build_cluster_objects(
+        strategy, settings=settings, client=settings.client, node=lambda: None, sync_period=timedelta(minutes=1)
+    )
 
 
 @asynccontextmanager

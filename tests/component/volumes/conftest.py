@@ -91,7 +91,11 @@ class VolumeNode:
         self.mounter = NotedMounts()
         settings = InformerSettings(cluster.client, cluster.watcher, self.clock, random.Random(1))
         self.objects = build_cluster_objects(
-            strategy, settings=settings, node=lambda: None, sync_period=timedelta(minutes=1)
+            strategy,
+            settings=settings,
+            client=cluster.client,
+            node=lambda: None,
+            sync_period=timedelta(minutes=1),
         )
         self.tokens = TokenCache(client=cluster.client, randomness=random.Random(1), clock=self.clock)
         ports = VolumePorts(
@@ -228,9 +232,10 @@ class StagedNode:
     def begin(self):
         """Make an agent that does not run yet."""
         self.disks = AttachableDisks(self.rack)
+        self.registry = MetricRegistry()
         self.volumes = build_manager(
             ManagerPorts(
-                registry=MetricRegistry(),
+                registry=self.registry,
                 plugins=(self.disks,),
                 allocations=AllocationBook(),
                 layout=Layout(Path("/")),
@@ -292,6 +297,11 @@ class StagedNode:
 
     def messages(self):
         return [f"{finding.decision} {finding.message}" for finding in self.notes.findings]
+
+    def metrics(self, prefix):
+        """What a scrape shows of the metrics that begin so."""
+        lines = self.registry.write().decode().splitlines()
+        return dict(line.rsplit(" ", 1) for line in lines if line.startswith(prefix))
 
 
 @pytest.fixture

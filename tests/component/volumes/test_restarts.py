@@ -118,6 +118,29 @@ async def test_one_that_cannot_be_read_is_torn_down_once(staged, caplog):
     assert "cannot read what disk broken is" in {record.error for record in caplog.records}
 
 
+@pytest.mark.parametrize(
+    ("fault", "errors"),
+    [
+        pytest.param(None, "0", id="that is taken down"),
+        pytest.param(KletError("busy"), "1", id="that cannot be taken down"),
+    ],
+)
+async def test_what_is_left_is_counted(staged, fault, errors):
+    staged.rack.directories |= {("old", "broken"): "broken", ("old", "a"): "a"}
+    staged.cluster.attach()
+    await staged.start()
+    counted = {"reconstruct_volume_operations_total": "2", "reconstruct_volume_operations_errors_total": "1"}
+    assert staged.metrics("reconstruct_") == counted
+    assert set(staged.metrics("force_cleaned_").values()) == {"0"}
+    if fault is not None:
+        staged.disks.faults["tear_down"] = fault
+    await staged.end("old")
+    assert staged.metrics("force_cleaned_") == {
+        "force_cleaned_failed_volume_operations_total": "1",
+        "force_cleaned_failed_volume_operation_errors_total": errors,
+    }
+
+
 async def test_a_bug_in_reading_what_is_left_does_not_end_the_agent(staged, caplog):
     async def fail(_):
         raise ZeroDivisionError("oops")

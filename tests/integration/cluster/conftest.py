@@ -23,7 +23,6 @@ from klet.host.images import BUSYBOX_IMAGE
 from klet.kube.client import KubeClient
 from klet.kube.errors import KubeError, NotFound
 from klet.kube.informer import Informer, InformerSettings
-from klet.kube.throttle import Unlimited
 from klet.kube.watch import Watcher, WatchScope
 from klet.testing.containerd import REQUEST_TIMEOUT, remove_pods
 from klet.testing.control_plane.cluster import ControlPlane, run_control_plane
@@ -134,7 +133,7 @@ async def informing(client: KubeClient, plane: ControlPlane, *wanted: tuple[type
     """Informers that run until the block is left."""
     chance = random.Random(1)
     async with plane.transport() as transport, asyncio.TaskGroup() as group:
-        watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=chance)
+        watcher = Watcher(transport=transport, randomness=chance)
         settings = InformerSettings(client, watcher, plane.clock, chance)
         informers = tuple(Informer(struct=struct, scope=scope, settings=settings) for struct, scope in wanted)
         tasks = [group.create_task(each.run()) for each in informers]

@@ -12,7 +12,6 @@ from klet.api.config import ConfigMap
 from klet.api.pod import Pod
 from klet.cri.client import connect
 from klet.kube.errors import Expired, KubeError
-from klet.kube.throttle import Unlimited
 from klet.kube.watch import Watcher, WatchScope
 from klet.testing.containerd import REQUEST_TIMEOUT
 from klet.wire import cri_v1_pb2 as pb
@@ -104,7 +103,7 @@ async def test_a_watch_of_an_old_version_is_expired(api, control_plane):
     control_plane.api_server.start()  # what was before its start is not in its memory
     await control_plane.until_ready()
     async with control_plane.transport() as transport:
-        watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=random.Random(1))
+        watcher = Watcher(transport=transport, randomness=random.Random(1))
         with pytest.raises(Expired):
             async with aclosing(watcher.watch(ConfigMap, WatchScope(), resource_version="1")) as events:
                 await anext(events)

@@ -13,7 +13,6 @@ from klet.api.pod import Pod
 from klet.kube.client import PAGE, PatchType
 from klet.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from klet.kube.informer import Informer, InformerSettings
-from klet.kube.throttle import Unlimited
 from klet.kube.watch import Watcher, WatchScope
 from klet.testing.control_plane.identities import node_user
 
@@ -86,7 +85,7 @@ async def test_an_informer_follows_and_is_not_confused_by_a_restart_of_its_conne
     await api.client.create(a_map("a"), space)
     async with control_plane.transport() as transport, asyncio.TaskGroup() as group:
         chance = random.Random(1)
-        watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=chance)
+        watcher = Watcher(transport=transport, randomness=chance)
         settings = InformerSettings(api.client, watcher, control_plane.clock, chance)
         informer = Informer(struct=ConfigMap, scope=WatchScope(space), settings=settings)
         task = group.create_task(informer.run())

@@ -44,9 +44,11 @@ WARNING = """
     DNSConfigForming PodFeatureUnsupported FailedNodeDeclaredFeaturesCheck
     Denied CertificateOverdueForRefresh CertificateExpired
     SysctlForbidden NodePorts TaintToleration PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch
+    TopologyAffinityError SMTAlignmentError
     OutOfpods AppArmor SupplementalGroupsPolicyNotSupported UnexpectedAdmissionError Preempting HostIPsIPFamilyMismatch
     FailedPrepareDynamicResources PodLevelResourcesNotSupported
     ExceededGracePeriod FailedKillPod FailedCreatePodContainer Failed FailedMount AlreadyMountedVolume
+    VolumeConditionAbnormal
     VolumePermissionChangeInProgress
     VolumeAttachmentLimitExceeded FailedMapVolume FailedAttachVolume FailedMountOnFilesystemMismatch
     VolumeResizeFailed FileSystemResizeFailed

@@ -104,7 +104,9 @@ def test_changes_are_on_the_board():
 
 def build(strategy, client, clock):
     settings = InformerSettings(client, None, clock, random.Random(1))
-    return build_cluster_objects(strategy, settings=settings, node=lambda: None, sync_period=timedelta(minutes=1))
+    return build_cluster_objects(
+        strategy, settings=settings, client=settings.client, node=lambda: None, sync_period=timedelta(minutes=1)
+    )
 
 
 @pytest.mark.parametrize(

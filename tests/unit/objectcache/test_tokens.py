@@ -16,7 +16,7 @@ from klet.kube.authorizer_lag import AUTHORIZER_LAG
 from klet.kube.errors import Forbidden, NotFound, Unreachable
 from klet.objectcache.errors import TokenFailed
 from klet.objectcache.standalone import StandaloneTokens
-from klet.objectcache.tokens import TokenCache
+from klet.objectcache.tokens import AT_ONCE, LONGEST_TURN, TokenCache
 from klet.testing.clock import SteppingClock
 
 HOUR = timedelta(hours=1)
@@ -206,3 +206,35 @@ async def test_hours_without_the_server_and_a_token_when_it_is_back(tokens, serv
     server.error = None
     renewed = await tokens.get("ns", "default", request_for())
     assert renewed.refresh_at > clock.now()
+
+
+class HeldServer(TokenServer):
+    """Answers when a test lets it."""
+
+    def __init__(self, clock):
+        super().__init__(clock)
+        self.held = []
+
+    async def create_sub(self, struct, name, namespace, subresource, body):
+        self.held.append(answered := asyncio.Event())
+        await answered.wait()
+        return await super().create_sub(struct, name, namespace, subresource, body)
+
+
+async def test_tokens_are_requested_a_few_at_a_time(clock):
+    server = HeldServer(clock)
+    tokens = TokenCache(client=server, randomness=random.Random(1), clock=clock)
+    async with asyncio.TaskGroup() as group:
+        for number in range(AT_ONCE + 2):
+            group.create_task(tokens.get("ns", "sa", request_for(f"u{number}")))
+        await clock.run(timedelta())
+        assert len(server.held) == AT_ONCE
+        server.held[0].set()
+        await clock.run(timedelta())
+        assert len(server.held) == AT_ONCE + 1
+        await clock.run(LONGEST_TURN)
+        assert len(server.held) == AT_ONCE + 2, "one that takes long keeps no other one waiting"
+        for answered in server.held:
+            answered.set()
+    assert [body.spec.bound_object_ref.uid for *_, body in server.asked[:2]] == ["u0", "u1"]
+    assert len(tokens) == AT_ONCE + 2

@@ -8,7 +8,7 @@ import pytest
 
 from klet.errors import KletError
 from klet.model.objects import ObjectKind, ObjectMissing
-from klet.objectcache.watched import WatchedObjects, idle_time
+from klet.objectcache.watched import AT_ONCE, QUEUE_PATIENCE, SYNC_PATIENCE, WatchedObjects, idle_time
 
 MINUTE = timedelta(minutes=1)
 KEY = ("ns", "cfg")
@@ -97,6 +97,61 @@ async def test_a_reader_waits_no_longer_than_a_second(watching, clock):
     watching.store.add_reference(*KEY, "a")
     reading = asyncio.gather(watching.store.get(*KEY), return_exceptions=True)
     await clock.run(timedelta(milliseconds=999))
+    assert not reading.done()
+    await clock.run(timedelta(milliseconds=1))
+    assert str((await reading)[0]) == "failed to sync configmap cache: timed out waiting for the condition"
+
+
+async def test_watches_begin_a_few_at_a_time_in_the_order_of_the_pods(watching, config_map):
+    names = [f"cfg-{number}" for number in range(AT_ONCE + 2)]
+    for name in names:
+        watching.store.add_reference("ns", name, name)
+    await watching.settle()
+    first, second, *_, waiting, last = watching.made
+    assert [follower.runs for follower in watching.made] == [1] * AT_ONCE + [0, 0]
+    second.show(config_map(name=names[1]))
+    await watching.settle()
+    assert (waiting.runs, last.runs) == (1, 0)
+    first.show(None)
+    await watching.settle()
+    assert [follower.runs for follower in watching.made] == [1] * (AT_ONCE + 2), "those that have begun go on"
+
+
+async def test_watches_that_show_nothing_keep_no_other_one_waiting(watching, clock):
+    for number in range(AT_ONCE + 1):
+        watching.store.add_reference("ns", f"cfg-{number}", "a")
+    await clock.run(SYNC_PATIENCE - timedelta(milliseconds=1))
+    assert watching.made[-1].runs == 0
+    await clock.run(timedelta(milliseconds=1))
+    assert watching.made[-1].runs == 1
+
+
+async def test_a_watch_that_is_no_longer_needed_leaves_the_queue(watching, clock):
+    for number in range(AT_ONCE + 2):
+        watching.store.add_reference("ns", f"cfg-{number}", "a")
+    await watching.settle()
+    watching.store.drop_reference("ns", f"cfg-{AT_ONCE}", "a")
+    await clock.run(SYNC_PATIENCE)
+    assert [follower.runs for follower in watching.made[-2:]] == [0, 1]
+
+
+async def test_a_second_of_patience_begins_when_the_api_server_is_asked(watching, clock, config_map):
+    for number in range(AT_ONCE + 1):
+        watching.store.add_reference("ns", f"cfg-{number}", "a")
+    last = f"cfg-{AT_ONCE}"
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(watching.store.get("ns", last))
+        await clock.run(SYNC_PATIENCE + timedelta(milliseconds=999))
+        assert not reading.done()
+        watching.made[-1].show(config_map(name=last, x="1"))
+    assert reading.result().data == {"x": "1"}
+
+
+async def test_a_reader_does_not_wait_for_a_long_queue_to_end(watching, clock):
+    for number in range(AT_ONCE * 20):
+        watching.store.add_reference("ns", f"cfg-{number}", "a")
+    reading = asyncio.gather(watching.store.get("ns", f"cfg-{AT_ONCE * 20 - 1}"), return_exceptions=True)
+    await clock.run(QUEUE_PATIENCE + SYNC_PATIENCE - timedelta(milliseconds=1))
     assert not reading.done()
     await clock.run(timedelta(milliseconds=1))
     assert str((await reading)[0]) == "failed to sync configmap cache: timed out waiting for the condition"

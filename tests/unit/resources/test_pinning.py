@@ -16,8 +16,8 @@ class Manager:
     def pins_of(self, uid, container):
         return self.pins if (uid, container) == ("uid-1", "main") else Pins()
 
-    async def before_start(self, pod, container, container_id):
-        self.started.append((pod.metadata.uid, container, container_id))
+    async def before_start(self, pod, container, container_id, cpus):
+        self.started.append((pod.metadata.uid, container, container_id, cpus))
 
 
 def test_pins_are_put_together():
@@ -25,5 +25,5 @@ def test_pins_are_put_together():
     pinned = PinnedContainers(managers=managers)
     assert pinned.pins_of("uid-1", "main") == Pins(cpus=frozenset({2, 8}), memory_nodes=frozenset({0, 1}))
     assert pinned.pins_of("uid-1", "other") == Pins()
-    asyncio.run(pinned.before_start(make_pod(), "main", "id"))
-    assert [manager.started for manager in managers] == [[("uid-1", "main", "id")]] * 2
+    asyncio.run(pinned.before_start(make_pod(), "main", "id", frozenset({2})))
+    assert [manager.started for manager in managers] == [[("uid-1", "main", "id", frozenset({2}))]] * 2

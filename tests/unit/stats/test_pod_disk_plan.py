@@ -109,3 +109,21 @@ def test_ephemeral_volumes_come_first_and_only_they_count():
     assert disk.volumes[0].capacity_bytes == 1000
     assert disk.ephemeral_storage.used_bytes == 100
     assert disk.containers[ContainerId("a")] == ContainerDisk()
+
+
+@pytest.mark.parametrize(
+    ("is_abnormal", "expected"),
+    [
+        pytest.param(True, {"data": "dying"}, id="abnormal"),
+        pytest.param(False, {}, id="well"),
+        pytest.param(None, {}, id="its driver says nothing"),
+    ],
+)
+def test_what_a_driver_says_of_an_abnormal_volume_is_kept(is_abnormal, expected):
+    pod = PodRuntimeStatus(uid=UID, name="p", namespace="ns", containers=())
+    data = volume("data", source=UsageSource.DRIVER, is_ephemeral=False)
+    targets = plan_targets(pod, [data], root=Path("/root"))
+    usage = DiskUsage(used=1, inodes=1, is_abnormal=is_abnormal, condition="dying")
+    measured = {targets.volumes[0][1]: Measurement(usage, NOW)}
+    found = compose_pod_disk(targets, measured=measured.get, rootfs={}, containers=(), node_fs=NODE_FS)
+    assert found.abnormal_volumes == expected

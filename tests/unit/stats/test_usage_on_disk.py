@@ -1,6 +1,8 @@
 from datetime import UTC, datetime
 
-from klet.api.stats import FsStats, PVCReference, VolumeStats
+import pytest
+
+from klet.api.stats import FsStats, PVCReference, VolumeHealthStats, VolumeStats
 from klet.errors import KletError
 from klet.metrics import MetricRegistry
 from klet.model.runtime import ContainerRecord, PodRuntimeStatus, RuntimeContainerState
@@ -56,6 +58,13 @@ async def test_volumes_of_claims_are_shown_and_no_others():
         f"kubelet_volume_stats_used_bytes{labels} 4",
         f"kubelet_volume_stats_inodes{labels} 3",
     }
+
+
+@pytest.mark.parametrize(("abnormal", "value"), [(True, "1"), (False, "0")])
+async def test_the_health_of_volumes_is_shown_where_their_driver_says_it(abnormal, value):
+    ill = VolumeStats(time=NOW, name="v", pvc_ref=CLAIM, volume_health_stats=VolumeHealthStats(abnormal=abnormal))
+    shown = 'kubelet_volume_stats_health_status_abnormal{namespace="ns",persistentvolumeclaim="data"}'
+    assert await scrape(Disk(ill)) == {LOGS, f"{shown} {value}"}
 
 
 async def test_a_disk_that_cannot_be_read_is_left_out_of_the_scrape():

@@ -29,10 +29,10 @@ def test_who_may_hold(state, container, is_live, expected):
     ledger = WorkerLedger()
     if state is not None:
         ledger.put("uid-1", state)
-    holders = LedgerHolders(ledger=ledger, is_live=lambda uid: is_live, sources_ready=lambda: True)
+    holders = LedgerHolders(ledger=ledger, is_live=lambda _: is_live, sources_ready=lambda: True)
     assert holders.may_hold("uid-1", container) == expected
 
 
 def test_before_all_sources_are_known_everyone_may():
-    holders = LedgerHolders(ledger=WorkerLedger(), is_live=lambda uid: False, sources_ready=lambda: False)
+    holders = LedgerHolders(ledger=WorkerLedger(), is_live=lambda _: False, sources_ready=lambda: False)
     assert holders.may_hold("uid-1", "main")

@@ -6,8 +6,10 @@ from klet.api.codec import convert
 from klet.api.pod import Pod
 from klet.api.storage import PersistentVolume
 from klet.api.volume import Volume
+from klet.host.mountinfo import parse_mountinfo
 from klet.volumes.errors import VolumeSetupError
-from klet.volumes.labels import LabelRules, choose_label, is_labelled
+from klet.volumes.label_metrics import access_mode, plugin_label
+from klet.volumes.labels import LabelRules, choose_label, is_labelled, mounted_label
 from klet.volumes.spec import VolumeSpec
 
 ON = LabelRules(is_on=True)
@@ -106,3 +108,44 @@ def test_containers_have_to_agree():
         "multiple SELinux labels found: system_u:object_r:container_file_t:s0:c1,c2,"
         "system_u:object_r:container_file_t:s0:c2"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "mode"),
+    [
+        pytest.param(spec("ReadWriteOncePod"), "RWOP", id="for one pod"),
+        pytest.param(spec("ReadWriteOncePod", "ReadWriteOnce"), "RWO", id="for one node, too"),
+        pytest.param(spec("ReadWriteOnce", "ReadOnlyMany"), "ROX", id="for many readers, too"),
+        pytest.param(spec("ReadOnlyMany", "ReadWriteMany"), "RWX", id="for many, too"),
+        pytest.param(VolumeSpec(Volume(name="v")), "inline", id="a volume of the pod itself"),
+    ],
+)
+def test_the_access_mode_that_metrics_name(given, mode):
+    assert access_mode(given) == mode
+
+
+@pytest.mark.parametrize(
+    ("csi", "expected"),
+    [
+        pytest.param({"driver": "d.example", "volumeHandle": "h"}, "kubernetes.io/csi/d.example", id="a driver"),
+        pytest.param(None, "kubernetes.io/csi", id="no driver"),
+    ],
+)
+def test_the_plugin_that_metrics_name(csi, expected):
+    persistent = convert(PersistentVolume, {"metadata": {"name": "pv"}, "spec": {"csi": csi} if csi else {}})
+    assert plugin_label(VolumeSpec(Volume(name="v"), persistent), "kubernetes.io/csi") == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "label"),
+    [
+        pytest.param('rw,context="u:object_r:t:s0:c1,c2",nodev', "u:object_r:t:s0:c1,c2", id="with a comma"),
+        pytest.param("rw,context=u:object_r:t:s0", "u:object_r:t:s0", id="without quotes"),
+        pytest.param('context="u:r:t:s0",rw', "u:r:t:s0", id="first"),
+        pytest.param('rw,fscontext="u:r:t:s0",rootcontext=u:r:t:s1', "", id="other kinds of labels"),
+        pytest.param("rw,seclabel", "", id="labels of files"),
+    ],
+)
+def test_the_label_of_a_mount(options, label):
+    [mount] = parse_mountinfo(f"40 30 8:0 / /m rw shared:1 - ext4 /dev/sda {options}")
+    assert mounted_label(mount) == label

@@ -2,10 +2,12 @@
 
 from datetime import timedelta
 
+from msgspec.structs import replace
+
 from klet.model.allocation import PodAllocation
 from klet.model.causes import FindingSubject
 from klet.model.objects import ObjectKind, ObjectRef
-from klet.volumes.names import MountKey
+from klet.volumes.names import MountKey, VolumeName
 from klet.volumes.operations import Operation, OperationBackoff
 from klet.volumes.spec import VolumeSpec
 from klet.volumes.state import (
@@ -54,6 +56,53 @@ def test_objects_lead_to_the_volumes_that_show_them(pod_with):
     state.remove_pod("u")
     assert state.users_of(CFG) == set()
     assert state.of_pod("u") == ()
+
+
+DISK = VolumeName("kubernetes.io/csi/driver^disk")
+
+
+def test_what_pods_should_share_is_found_until_the_last_of_them_goes(pod_with):
+    state = DesiredState()
+    shares = [
+        replace(desired(pod=pod_with({"configMap": {"name": "cfg"}})), key=MountKey(DISK, uid)) for uid in ("a", "b")
+    ]
+    for mount in (*shares, desired(pod=pod_with({"configMap": {"name": "cfg"}}))):
+        state.put(mount)
+    state.put(again := replace(shares[0], revision=1))
+    assert state.of_volume(DISK) == [again, shares[1]]
+    state.remove_pod("a")
+    assert state.of_volume(DISK) == [shares[1]]
+    state.remove_pod("b")
+    assert state.of_volume(DISK) == []
+
+
+def test_what_is_reported_in_use_is_forgotten_with_the_last_pod(pod_with):
+    state = DesiredState()
+    for uid in ("a", "b"):
+        state.put(
+            replace(desired(pod=pod_with({"configMap": {"name": "cfg"}})), key=MountKey(DISK, uid), is_attachable=True)
+        )
+    state.report([DISK])
+    state.remove_pod("a")
+    assert state.is_reported(DISK)
+    state.remove_pod("b")
+    assert not state.is_reported(DISK)
+
+
+def test_who_else_has_a_volume():
+    state = ActualState()
+    here, there = MountKey(DISK, "a"), MountKey(DISK, "b")
+    assert not state.has(DISK)
+    state.put(replace(actual(), key=here))
+    state.put(replace(actual(MountState.UNCERTAIN), key=here))
+    assert (state.has(DISK), state.is_elsewhere(here), state.is_elsewhere(there)) == (True, False, True)
+    state.put(replace(actual(), key=there))
+    assert state.is_elsewhere(here)
+    state.remove(here)
+    state.remove(here)
+    assert (state.has(DISK), state.is_elsewhere(here), state.is_elsewhere(there)) == (True, True, False)
+    state.remove(there)
+    assert not state.has(DISK)
 
 
 def test_errors_are_kept_until_somebody_asks():

@@ -68,7 +68,11 @@ async def connect_cluster(
             events=KubeClient(transport=transport, throttle=event_throttle, timeout=REQUEST_TIMEOUT, clock=clock),
             reviews=KubeClient(transport=transport, throttle=Unlimited(), timeout=REVIEW_TIMEOUT, clock=clock),
             informers=InformerSettings(
-                main, Watcher(transport=transport, throttle=throttle, randomness=randomness), clock, randomness
+                # As upstream: watches are not limited, and neither is the list that begins one, in the stream or apart.
+                KubeClient(transport=transport, throttle=Unlimited(), timeout=REQUEST_TIMEOUT, clock=clock),
+                Watcher(transport=transport, randomness=randomness),
+                clock,
+                randomness,
             ),
         )
     finally:

@@ -72,6 +72,7 @@ def build_served_objects(
     cache = build_cluster_objects(
         settings.strategy,
         settings=clients.informers,
+        client=clients.main,
         node=find_node,
         sync_period=settings.sync_period,
     )

@@ -15,7 +15,7 @@ from klet.model.causes import CauseRecorder
 from klet.model.pods import PodUID, uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
-from klet.model.roles import ResourceHolders
+from klet.model.roles import Allocations, ResourceHolders
 from klet.model.runtime import ContainerId
 from klet.resources.memory.allocation import (
     GivenMemory,
@@ -24,7 +24,7 @@ from klet.resources.memory.allocation import (
     find_left_memory,
 )
 from klet.resources.memory.hints import compute_hints, regenerate_hints
-from klet.resources.memory.requests import OddRequest, container_requests, has_own_memory, pod_requests
+from klet.resources.memory.requests import OddRequest, Requests, container_requests, has_own_memory, pod_requests
 from klet.resources.memory.state_file import encode_state
 from klet.resources.memory.tables import Blocks, MemoryState, remove_container
 from klet.resources.metrics import PinningMetrics
@@ -43,6 +43,7 @@ class MemoryManager:
         *,
         state: MemoryState,
         store: StateStore[MemoryManagerState],
+        allocations: Allocations,
         holders: ResourceHolders,
         has_pod_level_resources: bool,
         metrics: PinningMetrics,
@@ -50,6 +51,7 @@ class MemoryManager:
     ) -> None:
         self._state = state
         self._store = store
+        self._allocations = allocations
         self._holders = holders
         self._has_pod_level_resources = has_pod_level_resources
         self._metrics = metrics
@@ -64,7 +66,7 @@ class MemoryManager:
         if not has_own_memory(pod, pod_level=self._has_pod_level_resources):
             return {}
         try:
-            wanted = pod_requests(pod)
+            wanted = pod_requests(self._allocations.of(pod))
         except OddRequest:
             return {}
         # The hints are the same for all containers, so one that has its memory stands for all of them.
@@ -79,7 +81,7 @@ class MemoryManager:
         if not has_own_memory(pod, pod_level=self._has_pod_level_resources):
             return {}
         try:
-            wanted = container_requests(container)
+            wanted = self._requests(pod, container)
         except OddRequest:
             return {}
         blocks = self._state.blocks_of(uid_of(pod), container.name)
@@ -134,10 +136,13 @@ class MemoryManager:
 
     def _give(self, pod: Pod, container: Container, affinity: Hint) -> GivenMemory | AllocationFailure:
         try:
-            wanted = container_requests(container)
+            wanted = self._requests(pod, container)
         except OddRequest as error:
             return AllocationFailure(str(error))
         return allocate_memory(self._state, pod, container, wanted=wanted, affinity=affinity)
+
+    def _requests(self, pod: Pod, container: Container) -> Requests:
+        return container_requests(self._allocations.of(pod).of(container.name))
 
     def _drop_stale(self) -> None:
         """Take back what containers had that are in no pod any more; it is put on disk with the next allocation."""

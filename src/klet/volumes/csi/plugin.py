@@ -188,7 +188,7 @@ class CsiPlugin(StagedPlugin):
 
 
 def build_spec(data: VolumeData, *, is_block: bool = False) -> VolumeSpec:
-    """Return the volume that a file describes. Only its driver, handle and name are known."""
+    """Return the volume that a file describes. Only its driver, handle, name and label are known."""
     check_named(data)
     name = data.spec_vol_id or f"{data.driver_name}-{data.volume_handle}"
     if data.volume_lifecycle_mode == EPHEMERAL:
@@ -198,4 +198,4 @@ def build_spec(data: VolumeData, *, is_block: bool = False) -> VolumeSpec:
     persistent = PersistentVolume(
         metadata=ObjectMeta(name=name), spec=PersistentVolumeSpec(csi=source, volume_mode=mode)
     )
-    return VolumeSpec(Volume(name=name), persistent)
+    return VolumeSpec(Volume(name=name), persistent, left_label=data.se_linux_mount_context)

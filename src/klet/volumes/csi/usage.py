@@ -71,4 +71,5 @@ def _as_usage(stats: CsiVolumeStats, driver: str, duration: float) -> DiskUsage:
         duration=duration,
         driver=driver,
         is_abnormal=stats.is_abnormal,
+        condition=stats.condition,
     )

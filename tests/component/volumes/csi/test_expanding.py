@@ -114,11 +114,11 @@ async def test_a_driver_that_does_not_count_is_not_asked(bench):
 
 
 @pytest.fixture
-def meter(bench):
+def meter(bench, request):
     threads = Threads(limit=1)
     clock = SystemClock()
     inner = HostDiskMeter(threads=threads, clock=clock, quotas=NoQuotas())
-    usage = CsiUsage(access=bench.access, has_conditions=False)
+    usage = CsiUsage(access=bench.access, has_conditions=getattr(request, "param", False))
     yield DriverDiskMeter(inner=inner, usage=usage, root=bench.root, threads=threads, clock=clock)
     threads.close()
 
@@ -134,6 +134,16 @@ async def test_volumes_of_drivers_are_measured_beside_all_others(bench, meter, t
     assert (found.used, found.inodes, found.driver, found.is_abnormal) == (1, 1, NAME, None)
     assert (found.filesystem.capacity, found.filesystem.available) == (1_000_000, 999_999)
     assert readings[other].filesystem.capacity > 0
+
+
+@pytest.mark.parametrize("meter", [True], ids=["health is asked for"], indirect=True)
+async def test_a_measured_volume_has_what_its_driver_says_of_it(bench, meter):
+    bench.allow(STATS, NodeCapability.VOLUME_CONDITION)
+    bench.driver.condition = pb.VolumeCondition(abnormal=True, message="dying")
+    await bench.publish()
+    volume = DiskTarget(DiskTargetKind.DRIVER, str(bench.target()), 5)
+    found = (await meter.measure([volume]))[volume]
+    assert (found.is_abnormal, found.condition) == (True, "dying")
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,15 @@ async def test_a_published_volume_is_recognised(bench):
     assert bench.plugin.device_mount_path(spec) == str(bench.staging)
 
 
+async def test_the_label_of_a_volume_is_recognised_by_either_file(bench):
+    bench.describe(se_linux_mount=True)
+    await bench.stage(label="u:r:t:s0:c1,c2")
+    await bench.publish(label="u:r:t:s0:c1,c2")
+    (staged,) = await bench.plugin.find_devices(())
+    published = await bench.plugin.reconstruct(left(bench, "pvc-7f3a"))
+    assert (staged.left_label, published.left_label) == ("u:r:t:s0:c1,c2",) * 2
+
+
 async def test_an_inline_volume_is_recognised(bench):
     bench.describe(volume_lifecycle_modes=("Ephemeral",))
     await bench.publish(bench.inline())

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from klet.api.quantity import Quantity
 from klet.checkpoint.upstream import MemoryBlock
 from klet.host.machine.info import NumaNode
+from klet.model.allocation import desired_allocation
 from klet.model.qos import QosClass
 from klet.resources.memory.allocation import allocate_memory, earlier_init_containers, find_left_memory
 from klet.resources.memory.hints import compute_hints, regenerate_hints
@@ -43,7 +44,7 @@ def container(name, memory, *, sidecar=False, **pages):
 def give(state, pod, name, affinity=NOWHERE):
     every = (*pod.spec.init_containers, *pod.spec.containers)
     own = next(each for each in every if each.name == name)
-    return allocate_memory(state, pod, own, wanted=container_requests(own), affinity=affinity)
+    return allocate_memory(state, pod, own, wanted=container_requests(own.resources), affinity=affinity)
 
 
 def given(state, pod, *names):
@@ -240,7 +241,7 @@ def test_what_a_pod_requests_as_a_whole():
         ),
     )  # fmt: skip
     # Beside the sidecar the second init container needs most; pages of init containers alone do not count.
-    assert pod_requests(pod) == {"hugepages-2Mi": 4 * MIB, "memory": 500 * MIB}
+    assert pod_requests(desired_allocation(pod)) == {"hugepages-2Mi": 4 * MIB, "memory": 500 * MIB}
 
 
 @pytest.mark.parametrize("amount", ["1500m", "9223372036854775808"])
@@ -249,7 +250,7 @@ def test_requests_that_are_no_number_of_bytes(amount):
         make_container("app"), resources=with_resources(make_container("a"), requests={"memory": amount}).resources
     )
     with pytest.raises(OddRequest, match="failed to represent quantity as int64"):
-        container_requests(own)
+        container_requests(own.resources)
 
 
 def test_only_guaranteed_pods_without_resources_of_their_own_have_memory():

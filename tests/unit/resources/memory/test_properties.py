@@ -74,7 +74,7 @@ def test_memory_is_given_once_and_comes_back(nodes, descriptions, data):
     for number, description in enumerate(descriptions):
         pod = build_pod(number, description)
         for own in (*pod.spec.init_containers, *pod.spec.containers):
-            wanted = container_requests(own)
+            wanted = container_requests(own.resources)
             hints = compute_hints(state.nodes, wanted, find_left_memory(state, pod, own.name)).get("memory", ())
             # Often what the hints say, sometimes what other resources make of it.
             own_choice = st.sampled_from(hints) if hints else st.just(Hint(None, preferred=False))

@@ -13,6 +13,7 @@ from klet.checkpoint.upstream import MemoryBlock, MemoryTable, NumaNodeState
 from klet.config.errors import ConfigError
 from klet.config.sections import MemoryReservation
 from klet.host.machine.info import NumaNode
+from klet.model.allocation import desired_allocation
 from klet.resources.memory.allocation import allocate_memory, find_left_memory
 from klet.resources.memory.hints import compute_hints, regenerate_hints
 from klet.resources.memory.requests import container_requests, has_own_memory, pod_requests
@@ -113,14 +114,14 @@ class Bench:
         match step["op"]:
             case "hints":
                 blocks = self.state.blocks_of(uid, container.name)
-                wanted = container_requests(container)
+                wanted = container_requests(container.resources)
                 left = find_left_memory(self.state, pod, container.name)
                 hints = self.hints(wanted, left) if blocks is None else regenerate_hints(blocks, wanted)
                 return {"hints": shown_hints(hints)} if has_own and hints else {}
             case "pod hints":
                 found = (self.state.blocks_of(uid, each.name) for each in every)
                 blocks = next((each for each in found if each is not None), None)
-                wanted = pod_requests(pod)
+                wanted = pod_requests(desired_allocation(pod))
                 hints = self.hints(wanted, {}) if blocks is None else regenerate_hints(blocks, wanted)
                 return {"hints": shown_hints(hints)} if has_own and hints else {}
             case "allocate":
@@ -136,7 +137,7 @@ class Bench:
     def allocate(self, pod, container, affinity):
         mask = None if affinity["nodes"] is None else mask_of(affinity["nodes"])
         hint = Hint(mask, preferred=affinity["preferred"])
-        wanted = container_requests(container)
+        wanted = container_requests(container.resources)
         given = allocate_memory(self.state, pod, container, wanted=wanted, affinity=hint)
         if not isinstance(given, AllocationFailure):
             self.state = given.state
