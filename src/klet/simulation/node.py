@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from google.protobuf.message import Message
 from msgspec.structs import replace
 
 from klet.aio.clock import Clock
@@ -84,12 +85,13 @@ from klet.simulation.fake_host import (
     MemoryVolumes,
 )
 from klet.simulation.fake_usage import MemoryUsageHost
+from klet.simulation.killable import KillableTransport, KillSwitch
 from klet.sources.merge import PodChangeKind, PodChanges
 from klet.stats.collector import StatsSettings
 from klet.sync.loop import ChangeSource
 from klet.testing.devices import MemoryDevices
 from klet.testing.fake_runtime.machine import FakeRuntime
-from klet.testing.in_process import run_in_process
+from klet.testing.in_process import REQUEST_TIMEOUT, run_in_process
 from klet.testing.mounts import NotedMounts
 from klet.testing.no_storage import no_storage
 from klet.testing.pull_files import MemoryPullFiles
@@ -216,14 +218,17 @@ class SimulatedNode:
         parallel_starts: int = 8,
         socket: Path | None = None,
         features: PodFeatures = DEFAULT_FEATURES,
+        kill_switch: KillSwitch | None = None,
     ) -> AsyncIterator["RunningAgent"]:
         """Run a node without an API server on this machine; leaving the block kills it as `kill -9` would.
 
-        With a socket it serves the agent's API there: that is real, so the loop must be, too.
+        With a socket it serves the agent's API there: that is real, so the loop must be, too. A kill switch may end it
+        at one of its calls of the runtime.
         """
         metrics = open_metrics(architecture=self.machine.info().architecture)
         calls = register_runtime_calls(metrics.agent)
         async with run_in_process(self.runtime, clock=self.clock, metrics=calls) as client:
+            client = client if kill_switch is None else _killable(client, kill_switch)
             boots = self.open_boots()
             reboot = await self.compare_boots(boots)
             settings = simulated_settings(parallel_starts, features=features, node=self.settings)
@@ -386,6 +391,24 @@ class SimulatedNode:
             csi=objects.csi,
         )
         return build_volumes(ports, objects, build_plugins(ports))
+
+
+class _Unobserved:
+    """Sees every call, and does nothing."""
+
+    def before(self, rpc: str, request: Message) -> None:
+        """Do nothing."""
+
+    def after(self, rpc: str, request: Message) -> None:
+        """Do nothing."""
+
+
+def _killable(client: CriClient, kill_switch: KillSwitch) -> CriClient:
+    runtime, images = (
+        KillableTransport(inner=inner, kill_switch=kill_switch, observer=_Unobserved())
+        for inner in (client.runtime, client.images)
+    )
+    return CriClient(runtime=runtime, images=images, timeout=REQUEST_TIMEOUT)
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ from klet.resources.cpu.state import STATIC, check_state, read_state
 from klet.resources.cpu.topology import build_topology
 from klet.resources.topology.rules import TopologyPolicy, TopologyRules, TopologyScope
 from klet.simulation import DrivenPodSource, SimulatedNode
+from klet.simulation.killable import KillSwitch
 from klet.testing.builders import IMAGE, make_container, make_pod, with_resources
 from klet.testing.fake_runtime import Fail, FakeImage, FakeRuntime, Fault
 from klet.testing.fake_runtime.machine import CallRecord
@@ -329,6 +330,42 @@ def test_a_kill_at_every_write(at, after):
     own = state.exclusive["uid-1"]
     assert {name: len(cpus) for name, cpus in own.items()} == {"init": 3, "c0": 2, "c1": 1}
     assert not own["c0"] & own["c1"]
+    assert running(node) == {
+        ("plain", "shared"): format_cpu_list(state.shared),
+        ("uid-1", "c0"): format_cpu_list(own["c0"]),
+        ("uid-1", "c1"): format_cpu_list(own["c1"]),
+    }
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before its effect", "after its effect"])
+@pytest.mark.parametrize("calls", range(1, 16))
+def test_a_kill_at_every_call_of_the_runtime(calls, after):
+    """From the admission of a pod on: its sandbox, its containers, and the move of the container that was there."""
+    node = machine()
+    clock = LoopClock(epoch=EPOCH)
+    pods = (plain_pod(), pod_of("2", "1"))
+
+    async def story():
+        wanted = DrivenPodSource()
+        switch = KillSwitch()
+        async with node.run_agent(wanted, kill_switch=switch):
+            wanted.add(pods[0])
+            await clock.sleep(A_WHILE)
+            switch.kill_at_call(calls=calls, after_effect=after)
+            wanted.add(pods[1])
+            await switch.killed.wait()
+        wanted = DrivenPodSource()
+        async with node.run_agent(wanted) as agent:
+            wanted.add(*pods)
+            await clock.sleep(timedelta(minutes=2))
+            return agent.agent.statuses.all()
+
+    statuses = run_virtual(story())
+    assert {uid: each.phase for uid, each in statuses.items()} == {"plain": "Running", "uid-1": "Running"}
+    state = state_of(node)
+    assert check_state(POLICY, state) == state
+    own = state.exclusive["uid-1"]
+    assert {name: len(cpus) for name, cpus in own.items()} == {"c0": 2, "c1": 1}
     assert running(node) == {
         ("plain", "shared"): format_cpu_list(state.shared),
         ("uid-1", "c0"): format_cpu_list(own["c0"]),
