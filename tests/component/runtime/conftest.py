@@ -29,6 +29,8 @@ from klet.model.runtime import PodRuntimeStatus
 from klet.model.saved_state import SavedState
 from klet.model.volumes import HostVolume
 from klet.node.capacity import AllocatableResources
+from klet.resources.cpu.board import CpuBoard
+from klet.resources.cpu.state import CpuState
 from klet.resources.pinning import PinnedContainers
 from klet.runtime.actions import PodActions, compute_pod_actions
 from klet.runtime.config.container_config import ContainerSettings
@@ -203,6 +205,7 @@ class RuntimeBench:
             volumes=self.volumes,
             images=self.images,
             pins=PinnedContainers(managers=()),
+            quotas=CpuBoard(policy=None, state=CpuState(), lifts_quota=True),
             state=NothingSaved(),
         )
         self.reader, self.hooks, self.killer, self.remover = parts.reader, parts.hooks, parts.killer, parts.remover
