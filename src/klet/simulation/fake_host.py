@@ -379,6 +379,9 @@ class MemoryMachine:
     """A machine of two CPUs with one address; a test can boot it again, or change what it has."""
 
     def __init__(self) -> None:
+        self.cpus = 2
+        self.memory = 4 << 30
+        """In bytes."""
         self.boot_id = "boot-1"
         self.booted_at: datetime | None = None
         self.addresses: tuple[IPAddress, ...] = (ADDRESS,)
@@ -388,8 +391,8 @@ class MemoryMachine:
 
     def info(self) -> MachineInfo:
         return MachineInfo(
-            cpus=2,
-            memory=4 << 30,
+            cpus=self.cpus,
+            memory=self.memory,
             machine_id="m",
             system_uuid="u",
             boot_id=self.boot_id,
