@@ -14,8 +14,13 @@ import pytest
 import pytest_asyncio
 
 from klet.aio.clock import SystemClock
+from klet.aio.threads import Threads
 from klet.cri.client import connect
+from klet.host.cgroups.discover import find_hierarchy
+from klet.host.cgroups.manager import CgroupManager, NoUnits
+from klet.host.cgroups.metrics import register_cgroups
 from klet.host.images import BUSYBOX_IMAGE
+from klet.metrics import MetricRegistry
 from klet.testing.containerd import REQUEST_TIMEOUT, remove_pods, run_containerd, why_impossible
 from klet.testing.debian_packages import PackagesMissing
 from klet.testing.leftovers import remove_abandoned
@@ -25,6 +30,26 @@ from klet.testing.registry.tokens import PASSWORD, USER
 
 # Short, since the paths of Unix sockets are limited, and fixed, so that the next run finds what a killed one left.
 BASE = Path(tempfile.gettempdir()) / "klet-containerd"
+
+
+@pytest.fixture
+def hierarchy():
+    """The cgroups of this machine."""
+    return find_hierarchy()
+
+
+@pytest.fixture
+def cgroups(hierarchy):
+    """Cgroups with the cgroupfs driver; a test makes one of its own, and touches no other."""
+    threads = Threads(limit=1)
+    yield CgroupManager(
+        hierarchy=hierarchy,
+        units=NoUnits(),
+        threads=threads,
+        clock=SystemClock(),
+        durations=register_cgroups(MetricRegistry()),
+    )
+    threads.close()
 
 
 def containerd_directory(name):

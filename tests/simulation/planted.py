@@ -223,7 +223,20 @@ def pull_without_intent(agent: Agent) -> None:
     _part(agent, PulledImages)._store.add_intent = nothing
 
 
+def neighbours_ignored(agent: Agent) -> None:
+    """A new pod is compared with the node alone: what others have been given does not count."""
+    agent.fit._chain.predicates._loads.sum_up = lambda _others: {}
+
+
+def room_never_returns(agent: Agent) -> None:
+    """Pods that have ended hold what they were given for good."""
+    admission = _part(agent, PodWorkers)._admission._inner
+    admission._has_room = lambda _uid: True
+
+
 BUGS: tuple[Bug, ...] = (
+    neighbours_ignored,
+    room_never_returns,
     reboot_not_named,
     lost_newest_wins,
     stale_status_accepted,

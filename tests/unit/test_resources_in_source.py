@@ -25,8 +25,10 @@ DECIDERS = ("model/allocation.py", "allocation/", "sync/admission.py")
 """Where it is decided what of a spec a pod is given."""
 OTHER_RESOURCES = frozenset(
     {
-        ("allocation/admitted.py", "status"),  # of a container, as it was reported
+        ("admission/resource_fit.py", "status"),  # of a container, as it was reported
+        ("allocation/admitted.py", "status"),
         ("allocation/book.py", "record"),  # of a container, as the runtime shows it
+        ("cli/fit.py", "answer"),  # what a pod requests and what there is, in words
         ("journal/container_reasons.py", "status"),
         ("objectcache/tokens.py", "found"),  # the kinds of an API group
         ("runtime/config/container_config.py", "settings"),  # the node's rules

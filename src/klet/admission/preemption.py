@@ -124,9 +124,17 @@ def _nearest(pods: Sequence[Pod], needs: Sequence[Need], requests: Requests) -> 
 
 
 def _distance(pod: Pod, needs: Sequence[Need], requests: Requests) -> float:
-    """Return how far a pod is from meeting the needs; each of them weighs the same."""
-    left = ((need.amount - requests(pod, need.resource)) / need.amount for need in needs)
-    return sum(share**2 for share in left if share > 0)
+    """Return how far a pod is from meeting the needs; each of them weighs the same.
+
+    Every step rounds as upstream's does, so that pods are equally far from the needs in both.
+    """
+    distance = 0.0
+    for need in needs:
+        left = float(need.amount - requests(pod, need.resource))
+        if left > 0:
+            share = left / float(need.amount)
+            distance += share * share
+    return distance
 
 
 def _size(pod: Pod, requests: Requests) -> tuple[int, int]:

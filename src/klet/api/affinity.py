@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from klet.api.placement import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from klet.api.pod import PodSpec
-from klet.api.selectors import Operator, Requirement, parse_int64
+from klet.api.selectors import Operator, SelectorError, checked_requirement, parse_int64
 
 
 def suits_pod(spec: PodSpec, *, node_name: str, labels: Mapping[str, str]) -> bool:
@@ -44,7 +44,10 @@ def _matches_label(requirement: NodeSelectorRequirement, labels: Mapping[str, st
     operator = _OPERATORS.get(requirement.operator)
     if operator is None or not _has_fitting_values(operator, requirement.values):
         return False
-    return Requirement(requirement.key, operator, requirement.values).matches(labels)
+    try:
+        return checked_requirement(requirement.key, operator, requirement.values).matches(labels)
+    except SelectorError:
+        return False  # such a label cannot be
 
 
 def _has_fitting_values(operator: Operator, values: tuple[str, ...]) -> bool:

@@ -103,13 +103,32 @@ def label_selector(selector: LabelSelector | None) -> Selector:
     """Return the selector of an object; None selects nothing, an empty one everything."""
     if selector is None:
         return NOTHING
-    requirements = [_checked(key, Operator.EQUALS, (value,)) for key, value in selector.match_labels.items()]
+    requirements = [checked_requirement(key, Operator.EQUALS, (value,)) for key, value in selector.match_labels.items()]
     for expression in selector.match_expressions:
         operator = _EXPRESSION_OPERATORS.get(expression.operator)
         if operator is None:
             raise SelectorError(f'"{expression.operator}" is not a valid label selector operator')
-        requirements.append(_checked(expression.key, operator, expression.values))
+        requirements.append(checked_requirement(expression.key, operator, expression.values))
     return Selector(tuple(sorted(requirements, key=lambda requirement: requirement.key)))
+
+
+def checked_requirement(key: str, operator: Operator, values: tuple[str, ...]) -> Requirement:
+    """Return a condition, or raise SelectorError if no label could have such a key or value (NewRequirement)."""
+    problems = [f'key: Invalid value: "{key}": {"; ".join(messages)}'] if (messages := label_key(key)) else []
+    if operator in (Operator.IN, Operator.NOT_IN) and not values:
+        problems.append("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty")
+    if operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST) and values:
+        shown = ", ".join(f'"{value}"' for value in values)
+        problems.append(f"values: Invalid value: [{shown}]: values set must be empty for exists and does not exist")
+    for index, value in enumerate(values):
+        if operator in (Operator.GREATER, Operator.LESS) and parse_int64(value) is None:
+            rule = "for 'Gt', 'Lt' operators, the value must be an integer"
+            problems.append(f'values[{index}]: Invalid value: "{value}": {rule}')
+        if messages := label_value(value):
+            problems.append(f'values[{index}][{key}]: Invalid value: "{value}": {"; ".join(messages)}')
+    if problems:
+        raise SelectorError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+    return Requirement(key, operator, values)
 
 
 def is_integer(text: str) -> bool:
@@ -197,8 +216,8 @@ class _Parser:
             return Requirement(key, Operator.EXISTS)
         operator = self._operator()
         if operator in (Operator.IN, Operator.NOT_IN):
-            return _checked(key, operator, self._set())
-        return _checked(key, operator, (self._value(),))
+            return checked_requirement(key, operator, self._set())
+        return checked_requirement(key, operator, (self._value(),))
 
     def _operator(self) -> Operator:
         word = self._take()
@@ -231,21 +250,3 @@ class _Parser:
         if before in _EXPECTED:
             values.add("")
         return tuple(sorted(values))
-
-
-def _checked(key: str, operator: Operator, values: tuple[str, ...]) -> Requirement:
-    problems = [f'key: Invalid value: "{key}": {"; ".join(messages)}'] if (messages := label_key(key)) else []
-    if operator in (Operator.IN, Operator.NOT_IN) and not values:
-        problems.append("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty")
-    if operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST) and values:
-        shown = ", ".join(f'"{value}"' for value in values)
-        problems.append(f"values: Invalid value: [{shown}]: values set must be empty for exists and does not exist")
-    for index, value in enumerate(values):
-        if operator in (Operator.GREATER, Operator.LESS) and parse_int64(value) is None:
-            rule = "for 'Gt', 'Lt' operators, the value must be an integer"
-            problems.append(f'values[{index}]: Invalid value: "{value}": {rule}')
-        if messages := label_value(value):
-            problems.append(f'values[{index}][{key}]: Invalid value: "{value}": {"; ".join(messages)}')
-    if problems:
-        raise SelectorError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
-    return Requirement(key, operator, values)

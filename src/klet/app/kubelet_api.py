@@ -13,7 +13,7 @@ from msgspec import Struct
 from klet.aio.threads import Threads
 from klet.api.node import Node
 from klet.app.ports import BasePorts, Ports
-from klet.app.settings import AgentSettings
+from klet.app.settings import PREVENT_API_REFERENCES, AgentSettings, cut_validation_options
 from klet.app.wiring import Agent
 from klet.certs.maker import CertificateMaker
 from klet.certs.serving import Requested, ServingConflict, ServingFiles, ServingPair, ServingSettings, plan_serving
@@ -48,6 +48,7 @@ from klet.server.metrics import register_health, register_http
 from klet.server.node_logs import NodeLogs
 from klet.server.routes.checkpoint import CheckpointRoutes
 from klet.server.routes.debug import CpuProfiler, DebugRoutes
+from klet.server.routes.fit import FitRoutes
 from klet.server.routes.health import HealthRoutes, pass_always
 from klet.server.routes.images import ImageRoutes
 from klet.server.routes.klet import KletRoutes
@@ -64,6 +65,7 @@ from klet.server.runtime_pods import RuntimePods
 from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.context import TlsSettings
 from klet.server.tls.serving import FirstPair, FollowedAuthorities, FollowedPair, ServingContext
+from klet.sources.manifest_preview import ManifestPreview
 from klet.stats.usage_metrics import UsageMetrics
 from klet.stats.usage_on_disk import DiskUsageMetrics
 from klet.sync.reported_pods import ReportedPods
@@ -122,6 +124,8 @@ class OpenedApi(Struct, frozen=True, kw_only=True):
     configuration: bytes
     """As `/configz` shows it."""
     node_ips: tuple[str, ...]
+    manifests: ManifestPreview
+    """Reads what `klet fit` is asked about."""
     features: ApiFeatures
     parts: tuple[Part, ...]
     """What follows the files of certificate authorities."""
@@ -185,6 +189,7 @@ async def open_kubelet_api(
         journal=base.journal,
         configuration=encode_configuration(config),
         node_ips=find_node_addresses(given.flags.node_ip.split(","), prefer=preferred_version(settings.node)),
+        manifests=_build_preview(given, settings.node_name),
         features=ApiFeatures(
             splits_log_streams=given.gates.enabled("PodLogsQuerySplitStreams"),
             checkpoints=CheckpointPlace(root=settings.root, threads=base.threads)
@@ -220,6 +225,7 @@ def build_api_parts(
             KletRoutes(pods=pods, journal=records, topology=agent.topology.read),
             PullRoutes(pulls=agent.pulls, clock=clock),
             ImageRoutes(images=agent.image_views),
+            FitRoutes(manifests=api.manifests, fit=agent.fit),
         ),
         clock=clock,
         switched_off=api.features.switched_off,
@@ -271,6 +277,17 @@ def _build_routes(ports: Ports, agent: Agent, pods: ReportedPods, api: OpenedApi
         root=place.root, runtime=ports.runtime, running=running, threads=place.threads, clock=ports.clock
     )
     return (*routes, CheckpointRoutes(pods=pods, checkpoints=checkpoints))
+
+
+def _build_preview(given: Settings, node_name: str) -> ManifestPreview:
+    return ManifestPreview(
+        node_name=node_name,
+        has_api=bool(given.flags.kubeconfig),
+        options=cut_validation_options(given),
+        prevent_api_references=given.gates.enabled(PREVENT_API_REFERENCES),
+        classes={each.metadata.name: each for each in given.klet.runtime_classes},
+        is_enabled=given.gates.enabled,
+    )
 
 
 def _find_switched_off(config: KubeletConfiguration) -> frozenset[HandlerSwitch]:

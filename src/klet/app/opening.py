@@ -3,7 +3,7 @@
 import logging
 import os
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import partial
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
-from klet.api.placement import Taint
+from klet.app.cgroup_opening import open_cgroups
 from klet.app.metrics import register_journal
 from klet.app.ports import BasePorts, ContainerPorts, NodeObjects, PluginPorts, Ports
 from klet.app.provider_opening import open_provider_logins
@@ -31,10 +31,8 @@ from klet.cri.metrics import RuntimeCallMetrics, register_runtime_calls
 from klet.events.recorder import EventingRecorder
 from klet.host.addresses import AddressReader
 from klet.host.cgroups.discover import find_cgroup_files, find_hierarchy
-from klet.host.cgroups.layout import CgroupMode
-from klet.host.cgroups.manager import CgroupManager, LateUnits, NoUnits, Units
-from klet.host.cgroups.metrics import register_cgroup_version, register_cgroups
-from klet.host.cgroups.names import CgroupDriver, parse_cgroupfs
+from klet.host.cgroups.members import CgroupMembers
+from klet.host.cgroups.metrics import register_cgroup_version
 from klet.host.disk import FilesystemCapacity
 from klet.host.errors import HostError
 from klet.host.http_client import HttpClient
@@ -53,7 +51,7 @@ from klet.images.pulled.files import PullFileDirectories
 from klet.journal.store import Journal
 from klet.logs.rotated_files import RotatedLogFiles
 from klet.logs.termination_files import TerminationFileReader
-from klet.metrics import AgentMetrics, MetricRegistry
+from klet.metrics import AgentMetrics
 from klet.model.boots import Reboot
 from klet.model.causes import CauseRecorder
 from klet.model.saved_state import SavedState
@@ -62,14 +60,12 @@ from klet.network.resolver import PodResolver
 from klet.node.boots import BOOT_FORMAT, BootKeeper
 from klet.node.capacity import AllocatableResources, expect_allocatable
 from klet.node.first_contact import FirstContact
+from klet.node.machine_checks import check_storage
 from klet.node.status_inputs import PATIENCE
 from klet.objectcache.claims import StandaloneClaims
 from klet.objectcache.standalone import StandaloneAccounts, StandaloneObjects, StandaloneTokens
 from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.plugins.boards import PluginHandler
-from klet.resources.names import pods_root
-from klet.resources.pod_cgroups import NoPodCgroups, PodCgroups
-from klet.resources.qos_cgroups import NoQosCgroups, QosCgroups
 from klet.runtime.claims import NoClaims
 from klet.runtime.config.container_options import NoDevices
 from klet.runtime.config.id_blocks import IdBlocks, choose_range, parse_granted
@@ -207,7 +203,6 @@ async def open_ports(
     changes: ChangeSource,
     node_ips: Callable[[], tuple[str, ...]],
     host_ips: Callable[[], tuple[str, ...]] = tuple,
-    node_taints: Callable[[], tuple[Taint, ...]] = tuple,
     plugin_handlers: Mapping[str, PluginHandler] | None = None,
 ) -> AsyncIterator[Ports]:
     """Yield the ports of this machine."""
@@ -226,7 +221,16 @@ async def open_ports(
     counters, counter = counter_place(machine.cgroup_version)
     try:
         containers = await open_container_ports(settings, objects, base)
-        cgroups = open_pod_cgroups(settings, threads, clock, base.metrics.agent)
+        hierarchy = find_hierarchy()
+        cgroups = open_cgroups(
+            settings,
+            hierarchy,
+            members=CgroupMembers(hierarchy=hierarchy, threads=threads),
+            threads=threads,
+            recorder=base.recorder,
+            registry=base.metrics.agent,
+            clock=clock,
+        )
         register_cgroup_version(base.metrics.agent, machine.cgroup_version)
         # An administrator may have put the logs elsewhere by a link. From here on no link is followed.
         logs, links = [
@@ -260,9 +264,9 @@ async def open_ports(
             ),
             contact=base.contact,
             prepare_runtime=cgroups.prepare,
+            cgroup_parts=cgroups.parts,
             node_ips=node_ips,
             host_ips=host_ips,
-            node_taints=node_taints,
             randomness=base.randomness,
             containers=containers,
             volumes=await open_volumes(
@@ -343,51 +347,6 @@ def _find_home() -> Path | None:
     return Path(home) if home else None
 
 
-class PodCgroupPorts(Struct, frozen=True, kw_only=True):
-    """What looks after the cgroups of pods and of their classes."""
-
-    pods: PodCgroups | NoPodCgroups
-    qos: QosCgroups | NoQosCgroups
-    prepare: Callable[[str], Awaitable[None]]
-    """Makes the cgroups that all pods live in, with this cgroup driver."""
-
-
-def open_pod_cgroups(
-    settings: AgentSettings, threads: Threads, clock: Clock, registry: MetricRegistry
-) -> PodCgroupPorts:
-    """Return the cgroups of pods; they are made when the runtime has said how."""
-    if not settings.cgroups_per_qos:
-        return PodCgroupPorts(pods=NoPodCgroups(), qos=NoQosCgroups(), prepare=prepare_nothing)
-    hierarchy, units = find_hierarchy(), LateUnits()
-    cgroups = CgroupManager(
-        hierarchy=hierarchy, units=units, threads=threads, clock=clock, durations=register_cgroups(registry)
-    )
-    # The root is written as a path whatever the driver is, as upstream has it.
-    kubepods = pods_root(parse_cgroupfs(settings.cgroup_root))
-    qos = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=settings.qos)
-
-    async def prepare(driver: str) -> None:
-        units.choose(build_units(driver, hierarchy.mode))
-        await qos.start()
-
-    pods = PodCgroups(cgroups=cgroups, kubepods=kubepods, rules=settings.pod_cgroups)
-    return PodCgroupPorts(pods=pods, qos=qos, prepare=prepare)
-
-
-async def prepare_nothing(driver: str) -> None:
-    """Leave the cgroups to the runtime."""
-
-
-def build_units(driver: str, mode: CgroupMode) -> Units:
-    if driver != CgroupDriver.SYSTEMD:
-        return NoUnits()
-    # Only a node with this driver pays for the D-Bus library.
-    from klet.host.cgroups.systemd import SystemdUnits  # noqa: PLC0415 - see above
-    from klet.host.systemd_bus import SystemdConnection  # noqa: PLC0415 - see above
-
-    return SystemdUnits(bus=SystemdConnection(), mode=mode)
-
-
 async def open_container_ports(settings: AgentSettings, objects: NodeObjects, base: BasePorts) -> ContainerPorts:
     """Return the ports of a real runtime."""
     threads = base.threads
@@ -409,6 +368,7 @@ async def open_container_ports(settings: AgentSettings, objects: NodeObjects, ba
     if settings.user_ids.is_enabled:
         user_namespaces.restore(await mappings.read_all())
     storage = await FilesystemCapacity(path=settings.root, threads=threads).read()
+    check_storage(storage, settings.node)
     expected = expect_allocatable(base.machine.info(), storage=storage, settings=settings.node)
     return ContainerPorts(
         objects=objects.data,

@@ -12,7 +12,6 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.node import Node
-from klet.api.placement import Taint
 from klet.checkpoint.file import StateStore
 from klet.checkpoint.upstream import CpuManagerState, MemoryManagerState
 from klet.cri.client import CriClient
@@ -32,7 +31,7 @@ from klet.logs.rotation import RotatableLogs
 from klet.metrics import AgentMetrics
 from klet.model.boots import Reboot
 from klet.model.causes import CauseRecorder
-from klet.model.roles import NodeResources, ObjectChanges, ObjectReader, ReferredObjects, RestartCounts
+from klet.model.roles import NodeResources, ObjectChanges, ObjectReader, Part, ReferredObjects, RestartCounts
 from klet.model.saved_state import SavedState
 from klet.model.tracing import Tracer
 from klet.node.first_contact import FirstContact
@@ -42,6 +41,7 @@ from klet.plugins.boards import PluginHandler
 from klet.plugins.operations import PluginSockets
 from klet.resources.cpu.state import CpuState
 from klet.resources.memory.tables import MemoryState
+from klet.resources.qos_repair import RepairableCgroups
 from klet.runtime.claims import ClaimPreparer
 from klet.runtime.config.container_options import DeviceOptions
 from klet.runtime.config.container_planner import ContainerFileMaker
@@ -86,6 +86,10 @@ class LogFilesPort(LogLinks, Logs, Protocol):
 
 class PodCgroupsPort(CgroupParents, PodCgroupKeeper, OrphanCgroups, Protocol):
     """All roles of the pods' cgroups."""
+
+
+class QosCgroupsPort(QosKeeper, RepairableCgroups, Protocol):
+    """All roles of the cgroups of the QoS classes."""
 
 
 class TrustBundleReader(TrustReader, ObjectChanges, Protocol):
@@ -226,12 +230,14 @@ class Ports(Struct, frozen=True, kw_only=True):
     oom_counts: OomCounts
     http: HttpClient
     cgroups: PodCgroupsPort
-    qos: QosKeeper
+    qos: QosCgroupsPort
     dns: PodDns
     contact: FirstContact
     """What is known of the runtime."""
     prepare_runtime: Callable[[str], Awaitable[None]]
     """Prepares what depends on the runtime's cgroup driver."""
+    cgroup_parts: tuple[Part, ...] = ()
+    """What keeps the cgroups of the node, once that is done."""
     node_ips: Callable[[], tuple[str, ...]]
     """The node's own addresses, as containers may ask for them."""
     randomness: random.Random
@@ -257,8 +263,6 @@ class Ports(Struct, frozen=True, kw_only=True):
     """Blobs of images; None where there is no such thing to ask."""
     host_ips: Callable[[], tuple[str, ...]] = tuple
     """The same as reported in statuses: only where there is an API server."""
-    node_taints: Callable[[], tuple[Taint, ...]] = tuple
-    """The taints of the Node, as the API server has it."""
     tracer: Tracer | None = None
     """Makes spans; None if nothing is traced."""
     cpus: CpuManagerPorts | None = None

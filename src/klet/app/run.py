@@ -16,7 +16,6 @@ import uvloop
 from klet.agent_log.start import start_logging
 from klet.aio.clock import Clock, SystemClock
 from klet.aio.stop_request import StopRequest
-from klet.api.placement import Taint
 from klet.app.kubelet_api import ApiSockets, check_serving, open_kubelet_api, take_ports
 from klet.app.metrics import open_metrics
 from klet.app.node import NodeSpecification, build_node
@@ -24,6 +23,7 @@ from klet.app.opening import LeftState, open_base, open_left_state, open_ports, 
 from klet.app.pod_network import build_configured_cidrs
 from klet.app.ports import BasePorts
 from klet.app.settings import (
+    PREVENT_API_REFERENCES,
     AgentSettings,
     check_settings,
     cut_log_settings,
@@ -79,7 +79,6 @@ FIRST_PATIENCE = timedelta(seconds=3)
 """How long the agent waits for the runtime's first answer before it starts without it."""
 DRAIN_TIME = timedelta(seconds=5)
 """How long statuses and Events are sent when the agent stops: much less than a service manager allows."""
-PREVENT_API_REFERENCES = "PreventStaticPodAPIReferences"
 
 
 def main(argv: list[str]) -> int:
@@ -208,7 +207,6 @@ async def _open_spec(
         find_node_addresses, given.flags.node_ip.split(","), prefer=preferred_version(settings.node)
     )
     host_ips: Callable[[], tuple[str, ...]] = tuple
-    node_taints: Callable[[], tuple[Taint, ...]] = tuple
     plugin_handlers: Mapping[str, PluginHandler] = {}
     cluster = None
     if base.events is not None:
@@ -219,7 +217,6 @@ async def _open_spec(
             join.open_cluster(given, settings, base, events=base.events, sink=sink)
         )
         node_ips = host_ips = join.find_host_ips(cluster, expected=node_ips())
-        node_taints = join.find_node_taints(cluster)
         objects, reviewer = cluster.objects, cluster.clients.reviews
         plugin_handlers = cluster.drivers.handlers
     else:
@@ -233,7 +230,6 @@ async def _open_spec(
             changes=config,
             node_ips=node_ips,
             host_ips=host_ips,
-            node_taints=node_taints,
             plugin_handlers=plugin_handlers,
         )
     )

@@ -13,29 +13,36 @@ from klet.admission.declared_features import NOT_BUILT, discover_features
 from klet.agent_log.start import LogSettings
 from klet.agent_log.vmodule import VModuleRule
 from klet.api.container import ContainerPort
-from klet.api.quantity import ZERO, Quantity
+from klet.api.quantity import Quantity
 from klet.api.sysctls import normalize_sysctl
 from klet.api.validation.options import STATIC_POD, PodValidationOptions
+from klet.app.cgroup_settings import (
+    NodeCgroupSettings,
+    allocatable_memory,
+    cpu_period,
+    cut_node_cgroups,
+    cut_pod_cgroup_rules,
+    cut_qos_rules,
+    has_memory_qos,
+    is_unified,
+)
 from klet.config.command_line import Settings
 from klet.config.configuration import KubeletConfiguration
 from klet.config.credential_provider import CredentialProviders
 from klet.config.errors import ConfigError
 from klet.config.flags import choose_node_name
 from klet.config.gates import FeatureGates
-from klet.config.reserved import effective_reservations, parse_qos_reserved
 from klet.config.sections import LIMITED_SWAP
 from klet.config.unusable import usable_servers
 from klet.config.without_effect import GATES as GATES_WITHOUT_EFFECT
 from klet.errors import KletError
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
-from klet.host.cgroups.resources import DEFAULT_PERIOD
 from klet.host.machine.info import MachineInfo
 from klet.images.gc_plan import ImageGcPolicy
 from klet.images.pulled.verification import build_rules
 from klet.images.settings import ImageSettings, choose_limits, choose_pulls_at_once
 from klet.logs.rotation import LogRotationSettings
 from klet.model.features import DEFAULT_FEATURES, PodFeatures
-from klet.model.pod_resources import MEMORY
 from klet.model.stats import SystemCgroups
 from klet.network.dns import DnsSettings
 from klet.node.capacity import machine_capacity
@@ -65,6 +72,7 @@ STARTS_PER_CPU = 4
 """Where many pods are up soonest: with fewer in flight the CPUs idle, with more the runtime gets slower for all."""
 LONGEST_REQUEST = timedelta(days=365)
 """gRPC takes a deadline of more than two centuries for one that has passed."""
+PREVENT_API_REFERENCES: Final = "PreventStaticPodAPIReferences"
 _EVERY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 
 
@@ -93,6 +101,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     topology: TopologyRules = TopologyRules()
     cpu_manager: CpuManagerSettings = CpuManagerSettings()
     memory_manager: MemoryManagerSettings = MemoryManagerSettings()
+    node_cgroups: NodeCgroupSettings = NodeCgroupSettings()
     resolv_conf: Path | None
     gc: GcPolicy
     image_gc: ImageGcPolicy = ImageGcPolicy()
@@ -177,6 +186,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         topology=cut_topology_rules(config, machine),
         cpu_manager=cut_cpu_manager(given, machine),
         memory_manager=cut_memory_manager_settings(config, machine, cut_kept_resources(given, machine)),
+        node_cgroups=cut_node_cgroups(given, machine),
         resolv_conf=Path(config.resolv_conf) if config.resolv_conf else None,
         gc=GcPolicy(
             min_age=flags.minimum_container_ttl_duration,
@@ -376,44 +386,22 @@ def _about(setting: str, *, advice: str) -> Iterator[None]:
 def cut_container_rules(given: Settings, machine: MachineInfo) -> ResourceRules:
     """Return the settings that go into every container and sandbox configuration."""
     config = given.config
-    is_unified = _is_unified(machine)
+    unified = is_unified(machine)
     swap = SwapRules(is_limited=config.memory_swap.swap_behavior == LIMITED_SWAP, capacity=machine.swap)
     memory_qos = MemoryQosRules(
         throttling_factor=config.memory_throttling_factor,
-        allocatable=_allocatable_memory(given, machine),
+        allocatable=allocatable_memory(given, machine),
         page_size=machine.page_size,
     )
     return ResourceRules(
-        is_unified=is_unified,
+        is_unified=unified,
         cpu_quota=config.cpu_cfs_quota,
-        cpu_period=_cpu_period(given),
+        cpu_period=cpu_period(given),
         memory_capacity=machine.memory,
         hugepage_sizes=machine.hugepage_sizes,
-        kills_whole_container=is_unified and not config.single_process_oom_kill,
+        kills_whole_container=unified and not config.single_process_oom_kill,
         swap=swap if machine.has_swap_controller else None,
-        memory_qos=memory_qos if _has_memory_qos(given, machine) else None,
-    )
-
-
-def cut_pod_cgroup_rules(given: Settings, machine: MachineInfo) -> PodCgroupRules:
-    """Return what a pod as a whole is limited to."""
-    config = given.config
-    return PodCgroupRules(
-        cpu_quota=config.cpu_cfs_quota,
-        cpu_period=_cpu_period(given),
-        memory_qos=_has_memory_qos(given, machine),
-        pids_limit=config.pod_pids_limit if config.pod_pids_limit > 0 else None,
-    )
-
-
-def cut_qos_rules(given: Settings, machine: MachineInfo) -> QosRules:
-    """Return what the QoS classes share."""
-    reserved = parse_qos_reserved(given.config.qos_reserved) if given.gates.enabled("QOSReserved") else {}
-    return QosRules(
-        hugepage_sizes=machine.hugepage_sizes,
-        memory_qos=_has_memory_qos(given, machine),
-        reserved_percent=reserved.get(MEMORY),
-        allocatable_memory=_allocatable_memory(given, machine),
+        memory_qos=memory_qos if has_memory_qos(given, machine) else None,
     )
 
 
@@ -432,24 +420,3 @@ def cut_kept_resources(given: Settings, machine: MachineInfo) -> Mapping[str, Qu
     ignore_eviction = given.flags.experimental_allocatable_ignore_eviction
     reservations = cut_reservations(given.config, ignore_eviction=ignore_eviction)
     return {name: reservations.of(name, capacity) for name, capacity in machine_capacity(machine).items()}
-
-
-def _is_unified(machine: MachineInfo) -> bool:
-    return machine.cgroup_version == 2
-
-
-def _has_memory_qos(given: Settings, machine: MachineInfo) -> bool:
-    return _is_unified(machine) and given.gates.enabled("MemoryQoS")
-
-
-def _cpu_period(given: Settings) -> int:
-    if not given.gates.enabled("CustomCPUCFSQuotaPeriod"):
-        return DEFAULT_PERIOD
-    return given.config.cpu_cfs_quota_period // timedelta(microseconds=1)
-
-
-def _allocatable_memory(given: Settings, machine: MachineInfo) -> int:
-    """Return what is left of the memory after both reservations (upstream: GetNodeAllocatableAbsolute)."""
-    system, kubelet = effective_reservations(given.config)
-    left = machine_capacity(machine)[MEMORY] - system.get(MEMORY, ZERO) - kubelet.get(MEMORY, ZERO)
-    return max(left, ZERO).value()

@@ -4,11 +4,10 @@ from functools import partial
 
 from msgspec import Struct
 
-from klet.admission.checks import NodeChecks, NodeFacts, SysctlCheck
-from klet.admission.declared_features import DeclaredFeatureCheck
 from klet.allocation.book import AllocationBook
-from klet.api.quantity import ZERO
+from klet.app.admission import build_admission
 from klet.app.boards import Boards, build_boards, remembered_pods
+from klet.app.cgroup_opening import build_qos_repair
 from klet.app.image_collection import build_image_collection
 from klet.app.images import build_images
 from klet.app.metrics import register_features, register_node_name
@@ -23,9 +22,7 @@ from klet.images.pull_meter import PullMeter
 from klet.images.views import ImageViews
 from klet.logs.rotation import LogManager
 from klet.metrics import AgentMetrics
-from klet.model.pod_resources import PODS
 from klet.model.roles import Part
-from klet.model.verdicts import AdmitHandler
 from klet.node.addresses import prefers_ipv6
 from klet.node.first_contact import AfterFirstContact
 from klet.node.metrics import register_contact
@@ -39,7 +36,6 @@ from klet.probes.manager import ProbeManager
 from klet.probes.metrics import CountedProber, register_probes
 from klet.probes.prober import Prober
 from klet.resources.names import pods_root
-from klet.resources.topology.manager import TopologyManager
 from klet.resources.view import TopologyReader
 from klet.runtime.gc import ContainerGc, ContainerRemover
 from klet.runtime.restart import comes_back
@@ -52,6 +48,7 @@ from klet.status.checkpoint import SavedStateKeeper
 from klet.sync.admission import PodAdmission
 from klet.sync.cgroup_step import CgroupStep
 from klet.sync.counted import CountedAdmission, CountedSteps
+from klet.sync.fit import FitPreview, NoPlacement
 from klet.sync.housekeeping import Housekeeping, HousekeepingTrigger, Leftovers, PodMemories
 from klet.sync.ledger import WorkerLedger
 from klet.sync.loop import SyncLoop
@@ -95,6 +92,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     allocations: AllocationBook
     statuses: StatusBoard
     ledger: WorkerLedger
+    fit: FitPreview
     queries: PodQueries
     cache: RuntimeCache
     pleg: Pleg
@@ -204,21 +202,20 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         steps = RebootedPods(inner=steps, reboot=ports.reboot, restart_all=settings.features.restart_all)
     if ports.tracer is not None:
         steps = TracedSteps(inner=steps, tracer=ports.tracer)
+    chain = build_admission(ports, settings, boards, runtime=runtime, managers=(managers.topology,))
     trigger = HousekeepingTrigger(sources_ready=ports.changes.all_ready, clock=ports.clock)
+    admission = PodAdmission(
+        handlers=chain.handlers,
+        declared_features=settings.declared_features,
+        pods=boards.pods,
+        ledger=boards.ledger,
+        allocations=boards.allocations,
+        status_of=boards.statuses.get,
+        report_rejection=statuses.reject,
+        recorder=ports.recorder,
+    )
     workers = PodWorkers(
-        admission=CountedAdmission(
-            inner=PodAdmission(
-                handlers=_build_handlers(ports, settings, boards, topology=managers.topology, runtime=runtime),
-                declared_features=settings.declared_features,
-                pods=boards.pods,
-                ledger=boards.ledger,
-                allocations=boards.allocations,
-                remembers=lambda uid: boards.statuses.get(uid) is not None,
-                report_rejection=statuses.reject,
-                recorder=ports.recorder,
-            ),
-            metrics=register_admission(boards.metrics),
-        ),
+        admission=CountedAdmission(inner=admission, metrics=register_admission(boards.metrics)),
         steps=steps,
         statuses=pleg,
         is_live=boards.cache.is_live,
@@ -292,6 +289,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         parts=(
             pleg,
             housekeeping,
+            *ports.cgroup_parts,
+            build_qos_repair(ports, cgroups, ports.changes.all_ready),
             gc,
             *disks.parts,
             *managers.parts,
@@ -320,6 +319,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         allocations=boards.allocations,
         statuses=boards.statuses,
         ledger=boards.ledger,
+        fit=FitPreview(chain=chain, placement=NoPlacement(), others_of=admission.others_of, clock=ports.clock),
         queries=queries,
         cache=boards.cache,
         pleg=pleg,
@@ -336,35 +336,6 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         image_views=collection.views,
         topology=build_topology_reader(ports, settings, boards, managers),
     )
-
-
-def _build_handlers(
-    ports: Ports, settings: AgentSettings, boards: Boards, *, topology: TopologyManager, runtime: RuntimeState
-) -> tuple[AdmitHandler, ...]:
-    """Build what is asked about every new pod, in upstream's order: resources are allocated before they are checked."""
-    sysctls = SysctlCheck(allowed=settings.allowed_sysctls)
-    checks = _build_checks(ports, settings, boards, runtime=runtime)
-    if settings.declared_features is None:
-        return sysctls, topology, checks
-    return sysctls, topology, checks, DeclaredFeatureCheck(declared=settings.declared_features)
-
-
-def _build_checks(ports: Ports, settings: AgentSettings, boards: Boards, *, runtime: RuntimeState) -> NodeChecks:
-    """Build the checks of new pods; what the node has and can do is looked up for each of them."""
-    has_app_armor = ports.machine.info().has_app_armor
-
-    def find_facts() -> NodeFacts:
-        return NodeFacts(
-            max_pods=ports.containers.resources.allocatable().get(PODS, ZERO).value(),
-            has_app_armor=has_app_armor,
-            has_groups_policy=bool(runtime.report.supplemental_groups_policy),
-            has_pod_level_resources=settings.has_pod_level_resources,
-            taints=ports.node_taints(),
-            compares_taints=settings.features.taint_comparisons,
-            own_ports=settings.own_ports,
-        )
-
-    return NodeChecks(facts=find_facts, allocations=boards.allocations)
 
 
 def _build_reporting(ports: Ports, settings: AgentSettings, boards: Boards) -> tuple[ProbeManager, PodStatuses]:

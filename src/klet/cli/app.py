@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from klet.aio.wall import WallClock
 from klet.api.klet_v1 import Explanation, InstallReport, UpReport, VersionReport, encode, field_names
+from klet.api.klet_v1_fit import API, STATIC, FitAnswer
 from klet.api.klet_v1_topology import MachineTopology
 from klet.api.times import Duration, TimeError
 from klet.cli.client import AgentClient
@@ -72,6 +73,12 @@ _UNINSTALL_EXAMPLES = """Examples:
 `klet uninstall --purge`: without them.
 
 `klet uninstall --kubelet`: puts the kubelet back that was there before.
+"""
+_FIT_EXAMPLES = """Examples:
+
+`klet fit pod.yaml`: as `klet up` would run it; on a node of a cluster, as if a scheduler had bound it.
+
+`klet fit --static pod.yaml`: as a manifest in the directory of static pods, for which other pods are stopped.
 """
 
 
@@ -320,6 +327,31 @@ def explain(
     from klet.cli.explain import print_explanation  # noqa: PLC0415
 
     print_explanation(_client(state_dir), what, namespace=namespace, as_json=_is_json(output), is_whole=every)
+
+
+@app.command(epilog=_FIT_EXAMPLES)
+def fit(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE…", help="Manifests of pods: files, directories, `-` for standard input."),
+    ],
+    static: Annotated[
+        bool | None,
+        typer.Option("--static/--bound", help="As a static pod, or as one that a scheduler has bound to the node."),
+    ] = None,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help=_json_help(FitAnswer))] = "",
+    state_dir: StateDir = DEFAULT_STATE,
+) -> None:
+    """Show whether pods would be admitted on this node now, and why not, or who would be stopped for them.
+
+    Nothing is changed. Each pod is looked at for itself. The exit code is 0 if each fits, and otherwise 1.
+    """
+    # Imported here for the same reason as above.
+    from klet.cli.fit import print_fit  # noqa: PLC0415
+
+    source = "" if static is None else (STATIC if static else API)
+    client, stdin = _client(state_dir), sys.stdin.buffer
+    raise typer.Exit(print_fit(client, files, source=source, as_json=_is_json(output), stdin=stdin))
 
 
 @app.command()

@@ -10,9 +10,10 @@ from urllib.parse import quote, urlencode
 
 from msgspec import Struct
 
-from klet.api import klet_v1, klet_v1_images, klet_v1_topology
+from klet.api import klet_v1, klet_v1_fit, klet_v1_images, klet_v1_topology
 from klet.api.codec import DecodeError, decode
 from klet.api.klet_v1 import Explanation, NodeExplanation, PodListing, PullEntry, PullListing, RecordedPods, Why
+from klet.api.klet_v1_fit import FitAnswer
 from klet.api.klet_v1_images import ImageGcPreview, NodeImageListing
 from klet.api.klet_v1_topology import MachineTopology
 from klet.api.pod import Pod
@@ -122,6 +123,12 @@ class AgentClient:
         """Return what image garbage collection would do now."""
         return self._read(ImageGcPreview, klet_v1_images.IMAGE_GC)
 
+    def fit(self, manifest: bytes, *, source: str = "") -> FitAnswer:
+        """Return whether the pod of a manifest would be admitted now. Raises AgentError with what is wrong with it."""
+        path = f"{klet_v1_fit.FIT}?{urlencode({klet_v1_fit.SOURCE_QUERY: source})}"
+        with _known_path(klet_v1_fit.FIT):
+            return _decode(FitAnswer, klet_v1_fit.FIT, self._send(path, manifest))
+
     def runtime_sockets(self) -> RuntimeSockets:
         """Return where the agent reaches its runtime."""
         return self._read(ShownConfiguration, CONFIGURATION).kubeletconfig
@@ -150,9 +157,13 @@ class AgentClient:
             return _decode(cls, path, self._get(path))
 
     def _get(self, path: str) -> bytes:
+        return self._send(path, None)
+
+    def _send(self, path: str, body: bytes | None) -> bytes:
+        """Return the answer to a GET, or with a body to a POST."""
         connection = self._connect(timeout=CALL_TIMEOUT)
         try:
-            return self._ask(connection, path, {}).read()
+            return self._ask(connection, path, {}, body).read()
         except (OSError, http.client.HTTPException) as error:
             raise self._unavailable(str(error)) from error
         finally:
@@ -171,19 +182,20 @@ class AgentClient:
         return connection
 
     def _ask(
-        self, connection: http.client.HTTPConnection, path: str, query: Mapping[str, str]
+        self, connection: http.client.HTTPConnection, path: str, query: Mapping[str, str], body: bytes | None = None
     ) -> http.client.HTTPResponse:
         try:
-            connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
+            method = "GET" if body is None else "POST"
+            connection.request(method, f"{path}?{urlencode(query)}" if query else path, body=body)
             response = connection.getresponse()
             if response.status == http.client.OK:
                 return response
-            body = response.read().decode(errors="replace").strip()
+            said = response.read().decode(errors="replace").strip()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise self._unavailable(str(error)) from error
         connection.close()
-        raise AgentError(response.status, body or f"the agent answered {response.status} {response.reason}")
+        raise AgentError(response.status, said or f"the agent answered {response.status} {response.reason}")
 
     def _unavailable(self, reason: str) -> AgentUnavailable:
         advice = "`klet up` starts one; for an agent of `klet run` name its --root-dir with --state-dir"

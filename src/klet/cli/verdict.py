@@ -19,6 +19,8 @@ class Broken(Struct, frozen=True):
     """The pod will never be Ready."""
 
     reason: str
+    is_vague: bool = False
+    """Whether the pod failed as a whole: the agent's journal may know more about the cause."""
 
 
 class Pending(Struct, frozen=True):
@@ -43,7 +45,7 @@ def judge_pod(pod: Pod | None) -> Verdict:
         case "Succeeded":
             return Done("Succeeded")
         case "Failed":
-            return Broken(_failure(pod))
+            return Broken(_failure(pod), is_vague=bool(pod.status.reason))
         case _:
             pass
     if any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions):
@@ -56,11 +58,13 @@ def judge_pod(pod: Pod | None) -> Verdict:
     return Pending("; ".join(troubles), is_trouble=any(_is_trouble(status) for status in _statuses(pod)))
 
 
-def name_cause(verdict: Pending, why: Sequence[Why]) -> Pending:
+def name_cause(verdict: Pending | Broken, why: Sequence[Why]) -> Pending | Broken:
     """Return the verdict with the cause that `klet explain` names first, if there is one."""
     first = next((one for one in why if one.kind in {"trouble", "progress"}), None)
     if first is None:
         return verdict
+    if isinstance(verdict, Broken):
+        return Broken(_words(first.reason, first.message))
     return Pending(_words(first.reason, first.message), is_trouble=first.kind == "trouble")
 
 

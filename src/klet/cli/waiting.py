@@ -175,7 +175,7 @@ class PodWaiter:
             followed = self._followed[one.key]
             followed.name = followed.name if pod is None else pod.metadata.name
             followed.see(judge_pod(pod), restarts=_restarts(pod), now=now)
-            self._show_verdict(one.key.label, followed, now)
+            self._show_verdict(one.key, followed, now)
         return {key: followed.verdict for key, followed in self._followed.items()}
 
     def show_records(self, seconds: float) -> None:
@@ -206,7 +206,7 @@ class PodWaiter:
 
     def _with_cause(self, key: PodKey, verdict: Verdict) -> Verdict:
         """Return a vague verdict with the cause that `klet explain` shows."""
-        if not isinstance(verdict, Pending) or not verdict.is_vague:
+        if isinstance(verdict, Done) or not verdict.is_vague:
             return verdict
         try:
             return name_cause(verdict, self._pods.why(key.namespace, self._followed[key].name))
@@ -221,7 +221,8 @@ class PodWaiter:
             for pod in awaited
         }
 
-    def _show_verdict(self, label: str, followed: FollowedPod, now: float) -> None:
+    def _show_verdict(self, key: PodKey, followed: FollowedPod, now: float) -> None:
+        label = key.label
         match followed.verdict:
             case Done(how):
                 # What is ready for an instant between two crashes is not worth a line.
@@ -229,9 +230,11 @@ class PodWaiter:
                     followed.shown = how
                     followed.printed.clear()
                     self._progress.show(f"{label}: {how}")
-            case Broken(reason):
+            case Broken(reason) as verdict:
                 if followed.is_news(reason):
-                    self._progress.error(f"{label}: failed: {reason}")
+                    caused = self._with_cause(key, verdict)
+                    why = caused.reason if isinstance(caused, Broken) else reason
+                    self._progress.error(f"{label}: failed: {why}")
             case Pending() if followed.shown and followed.verdict == NOT_THERE:
                 followed.shown = ""
                 self._progress.show(f"{label}: removed or replaced by another command")

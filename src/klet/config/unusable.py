@@ -186,7 +186,7 @@ def _cgroups(config: KubeletConfiguration) -> Problems:
     for field in _CGROUPS:
         if problem := find_cgroup_problem(name := _text(config, field)):
             yield f'{named(field)} "{name}": {problem}'
-    if config.system_cgroups == "/":
+    if config.system_cgroups and not config.system_cgroups.strip("/"):
         yield f'{named("systemCgroups")}: system container cannot be root ("/")'
 
 

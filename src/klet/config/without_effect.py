@@ -35,8 +35,6 @@ class Row(Struct, frozen=True):
 
 
 _EVICTION: Final = "pods are not evicted"
-_ENFORCED: Final = "no cgroup enforces reservations"
-_REPORTED: Final = "it only lowers what the Node reports as allocatable: no cgroup keeps pods from using it"
 _SHUTDOWN: Final = "pods are not stopped in order when the machine shuts down"
 _JSON: Final = "klet speaks JSON to the API server: it is decoded in a third of the time that protobuf takes"
 _IPTABLES: Final = "klet makes no rules of iptables"
@@ -47,22 +45,6 @@ FIELDS: Final = (
     Row("streamingConnectionIdleTimeout", _UPSTREAM),
     Row("hairpinMode", _UPSTREAM),
     Row("contentType", _JSON, honoured="application/json"),
-    Row(
-        "kubeletCgroups",
-        "the agent stays in the cgroup in which it was started: it only names what the summary shows as `kubelet`",
-        is_partly=True,
-    ),
-    Row(
-        "systemCgroups",
-        "processes stay in the cgroups in which they are: it only names what the summary shows as `misc`",
-        is_partly=True,
-    ),
-    Row("systemReserved", _REPORTED, is_partly=True),
-    Row("kubeReserved", _REPORTED, is_partly=True),
-    Row("reservedSystemCPUs", _REPORTED, is_partly=True),
-    Row("systemReservedCgroup", _ENFORCED),
-    Row("kubeReservedCgroup", _ENFORCED),
-    Row("enforceNodeAllocatable", _ENFORCED, honoured=("none",)),
     Row("makeIPTablesUtilChains", _IPTABLES, honoured=False),
     Row("iptablesMasqueradeBit", _UPSTREAM),
     Row("iptablesDropBit", _UPSTREAM),

@@ -45,7 +45,8 @@ def explain_end(pod: Pod, records: Evidence) -> StateReason | None:
         text, measured = status.message or "the pod has failed", {}
         if record is not None and record.finding.decision == reason:
             measured = dict(record.finding.measurements)
-            text = f"{text}: {why}" if (why := measured.pop("why", "")) else text
+            # First what people can act upon; then upstream's words, which may be long.
+            text = f"{why} ({text})" if (why := measured.pop("why", "")) else text
     return StateReason(
         word=status.reason,
         message=text,

@@ -12,6 +12,7 @@ from klet.model.allocation import PodAllocation
 CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
+PID = "pid"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 
 

@@ -38,6 +38,9 @@ class Reason(StrEnum):
     POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK = "PossibleMemoryBackedVolumesOnDisk", _WARNING
     REBOOTED = "Rebooted", _WARNING
     SYSTEM_OOM = "SystemOOM", _WARNING
+    NODE_ALLOCATABLE_ENFORCED = "NodeAllocatableEnforced", _NORMAL
+    NODE_ALLOCATABLE_ENFORCEMENT_FAILED = "FailedNodeAllocatableEnforcement", _WARNING
+    QOS_CGROUP_REPAIRED = "QosCgroupRepaired"
     NODE_REBOOTED = "NodeRebooted"
     STATE_FILE_DAMAGED = "StateFileDamaged"
     NODE_REGISTERED = "NodeRegistered"
@@ -95,6 +98,12 @@ class Reason(StrEnum):
     NODE_PORTS = "NodePorts", _WARNING
     TAINT_TOLERATION = "TaintToleration", _WARNING
     SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED = "SupplementalGroupsPolicyNotSupported", _WARNING
+    INVALID_NODE_INFO = "InvalidNodeInfo", _WARNING
+    NODE_AFFINITY = "NodeAffinity", _WARNING
+    NODE_NAME = "NodeName", _WARNING
+    OUT_OF_CPU = "OutOfcpu", _WARNING
+    OUT_OF_MEMORY = "OutOfmemory", _WARNING
+    OUT_OF_EPHEMERAL_STORAGE = "OutOfephemeral-storage", _WARNING
     OUT_OF_PODS = "OutOfpods", _WARNING
     APP_ARMOR = "AppArmor", _WARNING
     VOLUME_ATTACHMENT_LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded", _WARNING
@@ -210,7 +219,19 @@ class UnknownReason(str):
     event_type: Final = None
 
 
-AnyReason: TypeAlias = Reason | UnknownReason
+class OutOfResource(str):
+    """The rejection of a pod for want of a resource that not every node has; the name of the resource is part of it."""
+
+    __slots__ = ()
+
+    event_type: Final = EventType.WARNING
+
+
+RejectionReason: TypeAlias = Reason | OutOfResource
+AnyReason: TypeAlias = RejectionReason | UnknownReason
+
+OUT_OF: Final = "OutOf"
+"""How the reasons begin that name a resource."""
 
 
 def read_reason(word: str) -> AnyReason:
@@ -218,4 +239,4 @@ def read_reason(word: str) -> AnyReason:
     try:
         return Reason(word)
     except ValueError:
-        return UnknownReason(word)
+        return OutOfResource(word) if word.startswith(OUT_OF) else UnknownReason(word)

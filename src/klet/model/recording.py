@@ -6,7 +6,7 @@ from datetime import datetime
 from klet.api.pod import Pod
 from klet.model.causes import CauseId, CauseRecorder, Finding, FindingSubject, Measurement
 from klet.model.pods import subject_of
-from klet.model.reasons import Reason
+from klet.model.reasons import RejectionReason
 
 
 class SubjectRecorder:
@@ -21,7 +21,7 @@ class SubjectRecorder:
 
     def record(
         self,
-        decision: Reason,
+        decision: RejectionReason,
         message: str,
         *,
         parent: CauseId | None = None,

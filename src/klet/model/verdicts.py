@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import Measurement
-from klet.model.reasons import Reason
+from klet.model.reasons import RejectionReason
 
 
 class Admit(Struct, frozen=True):
@@ -17,7 +17,7 @@ class Admit(Struct, frozen=True):
 class Reject(Struct, frozen=True):
     """The node rejects the pod: it fails without having started."""
 
-    reason: Reason
+    reason: RejectionReason
     message: str
     """Upstream's words, which users see everywhere."""
     measurements: Mapping[str, Measurement] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from klet.api.pod_resources import HUGEPAGES_PREFIX
 from klet.api.quantity import ZERO, Format, Quantity
 from klet.api.validation.resources import is_extended_resource
 from klet.host.machine.info import MachineInfo
-from klet.model.pod_resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from klet.model.pod_resources import CPU, EPHEMERAL_STORAGE, MEMORY, PID, PODS
 from klet.model.unknown import Unknown
 from klet.node.settings import NodeSettings, Reservations
 
@@ -104,6 +104,14 @@ def machine_capacity(machine: MachineInfo) -> dict[str, Quantity]:
             for size, count in machine.hugepages.items()
         },
     }
+
+
+def internal_capacity(machine: MachineInfo) -> dict[str, Quantity]:
+    """Return what cgroups are limited by: also the processes that the kernel allows, which the Node does not show."""
+    capacity = machine_capacity(machine)
+    if machine.max_processes is not None:
+        capacity[PID] = Quantity.of(machine.max_processes)
+    return capacity
 
 
 def is_hugepage(resource: str) -> bool:

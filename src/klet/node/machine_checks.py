@@ -5,14 +5,16 @@ paths that are taken by something else. All of it is checked before anything is 
 import stat
 from pathlib import Path
 
+from klet.api.quantity import Format, Quantity
 from klet.config.command_line import Settings
 from klet.config.errors import ConfigError
 from klet.config.reserved import parse_cpu_set
 from klet.config.sections import LIMITED_SWAP
 from klet.host.cpulist import format_cpu_list
 from klet.host.machine.info import MachineInfo
-from klet.node.capacity import find_reservation_problems, machine_capacity
-from klet.node.settings import cut_reservations
+from klet.model.pod_resources import EPHEMERAL_STORAGE
+from klet.node.capacity import Resources, find_reservation_problems, machine_capacity
+from klet.node.settings import NodeSettings, Reservations, cut_reservations
 
 SWAP_REFUSED = (
     "running with swap on is not supported, please disable swap or set --fail-swap-on flag to false (failSwapOn)"
@@ -36,11 +38,14 @@ def check_machine(given: Settings, machine: MachineInfo) -> None:
             "see reservedSystemCPUs (--reserved-cpus)"
         )
     reservations = cut_reservations(config, ignore_eviction=given.flags.experimental_allocatable_ignore_eviction)
-    problems = " ".join(find_reservation_problems(machine_capacity(machine), reservations))
-    if problems:
-        raise ConfigError(
-            f"invalid Node Allocatable configuration. {problems} Lower kubeReserved, systemReserved or evictionHard"
-        )
+    _check_reservations(machine_capacity(machine), reservations)
+
+
+def check_storage(size: int | None, settings: NodeSettings) -> None:
+    """Raise ConfigError if more local storage is reserved than the filesystem of the root directory has."""
+    if size is not None and settings.counts_storage:
+        capacity = {EPHEMERAL_STORAGE: Quantity.of(size, Format.BINARY_SI)}
+        _check_reservations(capacity, settings.reservations)
 
 
 def check_paths(*, root: Path, socket: Path) -> None:
@@ -50,6 +55,13 @@ def check_paths(*, root: Path, socket: Path) -> None:
         _check_socket(socket, root=root)
     except OSError as error:
         raise ConfigError(f"--root-dir or --klet-socket {error.filename}: {error.strerror}") from error
+
+
+def _check_reservations(capacity: Resources, reservations: Reservations) -> None:
+    if problems := " ".join(find_reservation_problems(capacity, reservations)):
+        raise ConfigError(
+            f"invalid Node Allocatable configuration. {problems} Lower kubeReserved, systemReserved or evictionHard"
+        )
 
 
 def _check_root(root: Path) -> None:

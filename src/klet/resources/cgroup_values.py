@@ -48,6 +48,8 @@ class QosRules(Struct, frozen=True, kw_only=True):
     reserved_percent: int | None = None
     """How much of the memory that higher classes requested is kept from lower ones; None: nothing is limited."""
     allocatable_memory: int = 0
+    page_size: int = 4096
+    """In bytes: the kernel keeps limits of memory in whole pages."""
 
 
 class Demand(Struct, frozen=True, kw_only=True):

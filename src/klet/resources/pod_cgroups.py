@@ -40,6 +40,11 @@ class PodCgroups:
             raise CgroupError(f"failed to create container for {name} : {error}") from error
         return True
 
+    async def write(self, pod: Pod, allocation: PodAllocation) -> None:
+        """Write the values of a cgroup that is there; raises CgroupError."""
+        values = compute_pod_values(pod, allocation, self._rules)
+        await self._cgroups.update(pod_cgroup(self._kubepods, pod), values)
+
     async def destroy(self, pod: Pod) -> None:
         try:
             name = pod_cgroup(self._kubepods, pod)
@@ -90,6 +95,9 @@ class NoPodCgroups:
 
     async def ensure(self, pod: Pod, allocation: PodAllocation, *, lifts_quota: bool = False) -> bool:  # noqa: ARG002 - nothing is made
         return False
+
+    async def write(self, pod: Pod, allocation: PodAllocation) -> None:
+        """Do nothing: nothing was made."""
 
     async def destroy(self, pod: Pod) -> None:
         """Do nothing: nothing was made."""

@@ -1,12 +1,14 @@
 """The cgroups of the QoS classes, kept in step with the pods (QOSContainerManager).
 
-Upstream looks at all pods once a minute besides; here every change of the pods leads to an update, so there is no loop.
+Every change of the pods leads to an update. What somebody else has changed is found by `qos_repair.py`, once a minute;
+upstream writes everything again that often, without looking.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.api.pod import Pod
@@ -16,18 +18,36 @@ from klet.host.cgroups.resources import CgroupResources
 from klet.host.errors import CgroupError
 from klet.model.allocation import PodAllocation
 from klet.model.qos import QosClass
+from klet.resources.cgroup_drift import Drift, find_drift, merge_values
 from klet.resources.cgroup_values import Demand, QosRules, compute_demand, compute_qos_values
 from klet.resources.names import qos_cgroup
 
 logger = logging.getLogger(__name__)
 
 
+class RepairedCgroup(Struct, frozen=True, kw_only=True):
+    """A cgroup that somebody else had removed, or changed."""
+
+    path: str
+    was_removed: bool = False
+    drifts: tuple[Drift, ...] = ()
+
+
 class QosCgroups:
     """Gives burstable pods together the CPU they request, and best-effort pods the rest (QoS container manager)."""
 
-    def __init__(self, *, cgroups: CgroupManager, kubepods: CgroupName, rules: QosRules) -> None:
+    def __init__(
+        self,
+        *,
+        cgroups: CgroupManager,
+        kubepods: CgroupName,
+        rules: QosRules,
+        root_limits: Callable[[], CgroupResources | None],
+    ) -> None:
         self._cgroups = cgroups
         self._rules = rules
+        self._root_limits = root_limits
+        """What else the cgroup of all pods is limited to, once that was written."""
         self._root, self._burstable, self._best_effort = (
             qos_cgroup(kubepods, qos) for qos in (QosClass.GUARANTEED, QosClass.BURSTABLE, QosClass.BEST_EFFORT)
         )
@@ -62,6 +82,28 @@ class QosCgroups:
                 wanted = {name: await self._raised_to_usage(name, given) for name, given in wanted.items()}
             for name, given in wanted.items():
                 await self._write(name, given)
+
+    async def repair(self) -> tuple[RepairedCgroup, ...]:
+        """Read back what was written, and write again what somebody else has changed; returns what that was."""
+        repaired: list[RepairedCgroup] = []
+        # Under the lock: else an update could come between the reading and the comparison.
+        async with self._writing:
+            for name, values in list(self._written.items()):
+                wanted = merge_values(values, self._root_limits()) if name == self._root else values
+                if (found := await self._compare(name, wanted)) is not None:
+                    repaired.append(found)
+                    self._written.pop(name)
+                    await (self._cgroups.create if found.was_removed else self._cgroups.update)(name, wanted)
+                    self._written[name] = values
+        return tuple(repaired)
+
+    async def _compare(self, name: CgroupName, wanted: CgroupResources) -> RepairedCgroup | None:
+        path = self._cgroups.path(name)
+        if not self._cgroups.exists(name):
+            return RepairedCgroup(path=path, was_removed=True)
+        found = await self._cgroups.read(name)
+        drifts = tuple(find_drift(wanted, found, version=self._cgroups.mode.version, page_size=self._rules.page_size))
+        return RepairedCgroup(path=path, drifts=drifts) if drifts else None
 
     def _demand_of(self, pod: Pod, allocation: PodAllocation) -> Demand:
         """Return the demand; pods and allocations are immutable, so the same ones as before need no new sum."""
@@ -111,3 +153,7 @@ class NoQosCgroups:
 
     async def update(self, pods: Iterable[tuple[Pod, PodAllocation]]) -> None:
         """Do nothing: there is nothing to share out."""
+
+    async def repair(self) -> tuple[RepairedCgroup, ...]:
+        """Do nothing: nothing was written."""
+        return ()

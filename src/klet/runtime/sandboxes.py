@@ -25,6 +25,7 @@ from klet.model.runtime import PodRuntimeStatus, SandboxId
 from klet.model.volumes import extra_groups
 from klet.runtime.actions import PodActions
 from klet.runtime.claims import ClaimPreparer, ClaimsNotPrepared
+from klet.runtime.config.bandwidth import check_bandwidth
 from klet.runtime.config.container_planner import MountableVolumes, ReadySandbox
 from klet.runtime.config.sandbox_config import SandboxSettings, build_sandbox_config
 from klet.runtime.config.user_namespaces import UserNamespaceManager
@@ -171,6 +172,9 @@ class SandboxMaker:
         parent: CauseId | None,
     ) -> cri.RunPodSandboxRequest:
         try:
+            if existing is None:
+                # Of one that is there the annotations count for nothing: they may have changed since.
+                check_bandwidth(pod)
             dns = await self._sources.dns.config_for(pod)
             handler = await find_handler(pod, self._sources.runtime_classes)
             config = build_sandbox_config(

@@ -13,9 +13,10 @@ from typing import Final, TypeAlias, TypeVar
 from aiohttp import web
 from msgspec import Struct
 
-from klet.api import klet_v1, klet_v1_images, klet_v1_topology
+from klet.api import klet_v1, klet_v1_fit, klet_v1_images, klet_v1_topology
 from klet.server.routes.checkpoint import CheckpointRoutes
 from klet.server.routes.debug import DebugRoutes
+from klet.server.routes.fit import FitRoutes
 from klet.server.routes.health import HealthRoutes
 from klet.server.routes.images import ImageRoutes
 from klet.server.routes.klet import KletRoutes
@@ -41,6 +42,7 @@ Routes: TypeAlias = (
     | KletRoutes
     | PullRoutes
     | ImageRoutes
+    | FitRoutes
     | NodeLogRoutes
     | DebugRoutes
     | FlagzRoutes
@@ -61,6 +63,7 @@ R = TypeVar(
     KletRoutes,
     PullRoutes,
     ImageRoutes,
+    FitRoutes,
     NodeLogRoutes,
     DebugRoutes,
     FlagzRoutes,
@@ -378,6 +381,12 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
                 _GET,
                 _by(ImageRoutes, ImageRoutes.preview_collection),
                 "what image garbage collection would remove now, and why it keeps the rest; nothing is removed",
+            ),
+            KubeletEndpoint(
+                (klet_v1_fit.FIT,),
+                _POST,
+                _by(FitRoutes, FitRoutes.look),
+                "whether the pod of the manifest in the body would be admitted now, and if not, every reason; `source`",
             ),
         ),
     ),

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from klet.api import klet_v1
+from klet.api.klet_v1_fit import FitAnswer
 from klet.api.klet_v1_images import ImageGcPreview, NodeImageListing
 from klet.api.pod import Pod
 from klet.model.log_query import LogQuery
@@ -50,6 +51,22 @@ class ServedImages(Protocol):
 
     async def preview(self) -> ImageGcPreview:
         """Return what image garbage collection would do now; nothing is removed."""
+        ...
+
+
+class ManifestReading(Protocol):
+    """Reads a manifest as the pod that it would be on this node."""
+
+    def read(self, data: bytes, *, source: str = "") -> Pod:
+        """Return the pod; raises KletError with every problem of the manifest."""
+        ...
+
+
+class ServedFit(Protocol):
+    """Knows whether a pod would be admitted."""
+
+    async def look(self, pod: Pod) -> FitAnswer:
+        """Return what admission would decide about it now; nothing is changed."""
         ...
 
 

@@ -21,6 +21,7 @@ from klet.model.network import DnsConfig
 from klet.model.pods import PodUID, uid_of
 from klet.model.saved_state import SavedState
 from klet.node.boots import BootRecord
+from klet.resources.qos_cgroups import RepairedCgroup
 from klet.runtime import labels
 from klet.runtime.config.container_planner import ContainerFiles
 from klet.runtime.environment.env_files import EnvFile
@@ -224,6 +225,11 @@ class MemoryCgroups:
             self.unlimited.add(uid_of(pod))
         return True
 
+    async def write(self, pod: Pod, allocation: PodAllocation) -> None:
+        if self.refuses:
+            raise CgroupError(self.refuses)
+        self.given[uid_of(pod)] = allocation
+
     async def destroy(self, pod: Pod) -> None:
         self.pods.discard(uid_of(pod))
 
@@ -248,6 +254,10 @@ class MemoryQos:
         if self.refuses:
             raise CgroupError(self.refuses)
         self.pods = frozenset(uid_of(pod) for pod, _ in pods)
+
+    async def repair(self) -> tuple[RepairedCgroup, ...]:
+        """Find nothing that somebody else has changed."""
+        return ()
 
 
 class MemoryCheckpoint:
@@ -369,6 +379,9 @@ class MemoryMachine:
     """A machine of two CPUs with one address; a test can boot it again, or change what it has."""
 
     def __init__(self) -> None:
+        self.cpus = 2
+        self.memory = 4 << 30
+        """In bytes."""
         self.boot_id = "boot-1"
         self.booted_at: datetime | None = None
         self.addresses: tuple[IPAddress, ...] = (ADDRESS,)
@@ -378,8 +391,8 @@ class MemoryMachine:
 
     def info(self) -> MachineInfo:
         return MachineInfo(
-            cpus=2,
-            memory=4 << 30,
+            cpus=self.cpus,
+            memory=self.memory,
             machine_id="m",
             system_uuid="u",
             boot_id=self.boot_id,

@@ -14,6 +14,7 @@ from klet.runtime.hashing import container_hash
 from klet.simulation.chronicle import Chronicle, History, Instance
 from klet.simulation.commands import POST_START, PRE_STOP
 from klet.simulation.pods import DEBUGGERS, FILE
+from klet.simulation.room import check_requests
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.fake_runtime.timeline import nanoseconds
 from klet.testing.loop import EPOCH
@@ -98,6 +99,7 @@ class RuntimeWatch:
         if rpc in {"StartContainer", "RunPodSandbox"}:
             check_one_instance(self._chronicle)
         if rpc == "StartContainer":
+            check_requests(self._chronicle)
             for instance in self._chronicle.alive():
                 if instance.container.id not in self._started:
                     self._started.add(instance.container.id)

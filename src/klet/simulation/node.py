@@ -86,6 +86,7 @@ from klet.simulation.fake_host import (
 )
 from klet.simulation.fake_usage import MemoryUsageHost
 from klet.simulation.killable import KillableTransport, KillSwitch
+from klet.sources.manifest_preview import ManifestPreview
 from klet.sources.merge import PodChangeKind, PodChanges
 from klet.stats.collector import StatsSettings
 from klet.sync.loop import ChangeSource
@@ -231,7 +232,9 @@ class SimulatedNode:
             client = client if kill_switch is None else _killable(client, kill_switch)
             boots = self.open_boots()
             reboot = await self.compare_boots(boots)
-            settings = simulated_settings(parallel_starts, features=features, node=self.settings)
+            settings = simulated_settings(
+                parallel_starts, features=features, node=replace(self.settings, taints=self.taints)
+            )
             settings = replace(settings, own_ports=self.own_ports, log_rotation=self.log_rotation)
             settings = replace(settings, stats=self.stats, image_gc=self.image_gc)
             settings = replace(settings, topology=self.topology, memory_manager=self.memory_manager)
@@ -339,7 +342,6 @@ class SimulatedNode:
             addresses=self.machine,
             storage=self.machine.storage,
             metrics=metrics or open_metrics(architecture=self.machine.info().architecture),
-            node_taints=lambda: self.taints,
         )
 
     def _open_api(self, socket: Path) -> OpenedApi:
@@ -351,6 +353,7 @@ class SimulatedNode:
             journal=self.journal,
             configuration=b"{}",
             node_ips=(str(ADDRESS),),
+            manifests=ManifestPreview(node_name=NODE_NAME, has_api=False),
             features=ApiFeatures(),
             parts=(),
         )

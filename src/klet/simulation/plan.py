@@ -12,7 +12,7 @@ from msgspec import Struct
 from klet.cri.errors import Code
 from klet.model.probes import ProbeKind
 from klet.simulation.host_faults import FailCall, HostEffect, TakeLong
-from klet.simulation.pods import API, FILE, PodPlan, plan_pod, with_rule
+from klet.simulation.pods import API, FILE, PodPlan, plan_pod, with_request, with_rule
 from klet.testing.fake_runtime.faults import (
     ANY,
     CallEffect,
@@ -199,7 +199,8 @@ def make_plan(seed: int) -> StoryPlan:
     # Of its own, so that the other stories stay what they are.
     rules = random.Random(f"restart all {seed}")
     restart_all = rules.random() < 0.5
-    drawn = _Drawing(rng, lasts, rules=rules if restart_all else None)
+    requests = random.Random(f"requests {seed}")
+    drawn = _Drawing(rng, lasts, rules=rules if restart_all else None, requests=requests)
     for _ in range(rng.randint(2, 5)):
         drawn.add_pod(rng.uniform(0, lasts * 0.5))
     trouble = rng.choice((0, 3, 7, 14))
@@ -231,11 +232,14 @@ def make_plan(seed: int) -> StoryPlan:
 class _Drawing:
     """Pods with their own stories, as they are drawn."""
 
-    def __init__(self, rng: random.Random, lasts: float, *, rules: random.Random | None) -> None:
+    def __init__(
+        self, rng: random.Random, lasts: float, *, rules: random.Random | None, requests: random.Random
+    ) -> None:
         self.pods: list[PodPlan] = []
         self.steps: list[Timed] = []
         self._rng = rng
         self._rules = rules
+        self._requests = requests
         self._lasts = lasts
 
     def add_pod(self, at: float) -> None:
@@ -275,6 +279,7 @@ class _Drawing:
         planned = plan_pod(self._rng, number=number, name=name, source=source)
         if self._rules is not None:
             planned = with_rule(self._rules, planned)
+        planned = with_request(self._requests, planned)
         self.pods.append(planned)
         for container in (*planned.pod.spec.init_containers, *planned.pod.spec.containers):
             if container.readiness_probe is not None:

@@ -27,7 +27,7 @@ from klet.simulation.lives import (
     draw_regular_lives,
     draw_sidecar_lives,
 )
-from klet.testing.builders import IMAGE, make_container, make_pod
+from klet.testing.builders import IMAGE, make_container, make_pod, with_resources
 from klet.testing.fake_runtime import ContainerLife, FakeImage
 from klet.testing.fake_runtime.images import Registry
 from klet.testing.fake_runtime.lives import LifeChooser
@@ -45,6 +45,7 @@ DEBUGGERS = ("e0", "e1")
 RESTARTS_ALL = 42
 """The exit code by which a container with a rule restarts all containers of its pod; no other container has it."""
 SCRATCH = "scratch"
+_REQUEST = "simulation/requested-cpu"
 PERIODS = {ProbeKind.READINESS: (1, 5), ProbeKind.LIVENESS: (2, 10), ProbeKind.STARTUP: (1, 2)}
 
 
@@ -97,6 +98,23 @@ def with_rule(rng: random.Random, plan: PodPlan) -> PodPlan:
     containers = tuple(ruled if each is chosen else each for each in plan.pod.spec.containers)
     lives = {**plan.lives, chosen.name: [*asks, *plan.lives[chosen.name]]}
     return replace(plan, pod=replace(plan.pod, spec=replace(plan.pod.spec, containers=containers)), lives=lives)
+
+
+def with_request(rng: random.Random, plan: PodPlan) -> PodPlan:
+    """Return some pods of the API server with a CPU request, of which the node cannot meet many."""
+    amount = rng.choice((0, 0, 400, 900, 1500))
+    if plan.source != API or not amount:
+        return plan
+    first, *rest = plan.pod.spec.containers
+    asking = with_resources(first, requests={"cpu": f"{amount}m"})
+    spec = replace(plan.pod.spec, containers=(asking, *rest))
+    annotations = {**plan.pod.metadata.annotations, _REQUEST: str(amount)}
+    return replace(plan, pod=replace(plan.pod, spec=spec, metadata=replace(plan.pod.metadata, annotations=annotations)))
+
+
+def requested_cpu(pod: Pod) -> int:
+    """Return what a pod of a plan requests, in thousandths of a CPU."""
+    return int(pod.metadata.annotations.get(_REQUEST, "0"))
 
 
 def choose_life(plans: Sequence[PodPlan]) -> LifeChooser:

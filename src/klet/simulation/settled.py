@@ -16,6 +16,7 @@ from klet.runtime.hashing import container_hash
 from klet.simulation.chronicle import Chronicle, History, Instance
 from klet.simulation.invariants import TERMINAL, has_started, is_not_live, may_be_terminating
 from klet.simulation.pods import MISSING_IMAGE
+from klet.simulation.room import is_turned_away
 from klet.testing.fake_runtime.images import normalize
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.pull_files import MemoryPullFiles
@@ -96,6 +97,9 @@ def _unsettled_pod(
         return
     if may_be_terminating(chronicle, history):
         yield "the pod that had this UID before may still be terminating"
+        return
+    if is_turned_away(status):
+        yield from _wrong_holdings(chronicle, uid, status.phase, holdings)
         return
     is_over = _is_taken_for_over(chronicle, history, status)
     expected = status.phase if is_over else _expected_phase(chronicle, uid, history)

@@ -32,6 +32,7 @@ from klet.simulation.node import SimulatedNode, simulated_settings
 from klet.simulation.plan import RuntimeStep, Step, StoryPlan, make_plan
 from klet.simulation.pods import API, FILE, LOADED, choose_life, command_results_of, registry
 from klet.simulation.reboots import check_reboots
+from klet.simulation.room import check_rejection
 from klet.simulation.settled import Holdings, find_untraced, unsettled
 from klet.simulation.sources import SimulatedSources
 from klet.simulation.story_text import format_story
@@ -271,6 +272,7 @@ class Story:
                 if self._kill_switch.killed.is_set():
                     return  # what a killed agent still raises is lost
                 status = agent.statuses.get(uid)
+                check_rejection(self.chronicle, uid, status)
                 check_status(self.chronicle, uid, status)
                 if status is not None:
                     self._sources.statuses[uid] = status

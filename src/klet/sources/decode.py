@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.api.codec import DecodeError, convert
 from klet.api.defaults import default_pod
 from klet.api.pod import Pod
-from klet.api.static_pods import StaticOrigin, default_static_pod, find_static_pod_problem
+from klet.api.static_pods import StaticOrigin, default_static_pod, find_static_pod_problem, static_pod_uid
 from klet.api.validation.options import STATIC_POD, PodValidationOptions
 from klet.api.validation.pod import validate_pod_create
 from klet.config.document import JsonObject, parse_document
@@ -21,6 +22,8 @@ from klet.model.pods import UID_RULE, PodUID
 from klet.sources.errors import MOST_PROBLEMS, ManifestError, Problem
 
 MAX_MANIFEST: Final = 10 * 1024 * 1024
+_BOUND: Final = "bound"
+"""In place of a location, for a pod that has none."""
 
 
 class Origin(Struct, frozen=True, kw_only=True):
@@ -43,6 +46,28 @@ def decode_pod(data: bytes, origin: Origin) -> Pod:
     if problem := _wrong_kind(fields, "Pod"):
         raise _error(origin, problem)
     return _finish(fields, origin, prefix="", check_references=True)
+
+
+def decode_bound_pod(data: bytes, origin: Origin) -> Pod:
+    """Read the one pod of a manifest as an API server would have bound it to this node, or raise ManifestError."""
+    fields = _parse(data, origin)
+    if problem := _wrong_kind(fields, "Pod"):
+        raise _error(origin, problem)
+    try:
+        pod = default_pod(convert(Pod, fields))
+    except DecodeError as error:
+        raise _error(origin, Problem(error.field, error.message)) from error
+    if not pod.metadata.name:
+        raise _error(origin, Problem("metadata.name", "Required value: name or generateName is required"))
+    uid = pod.metadata.uid or static_pod_uid(pod, node_name="", origin=StaticOrigin.URL, location=_BOUND)
+    bound = replace(
+        pod,
+        metadata=replace(pod.metadata, uid=uid, namespace=pod.metadata.namespace or "default"),
+        spec=replace(pod.spec, node_name=pod.spec.node_name or origin.node_name),
+        status=replace(pod.status, phase="Pending"),
+    )
+    _check(bound, replace(origin.options, resource_is_pod=True), origin, prefix="")
+    return bound
 
 
 def decode_pods(data: bytes, origin: Origin) -> tuple[Pod, ...]:
@@ -92,15 +117,19 @@ def _finish(fields: JsonObject, origin: Origin, *, prefix: str, check_references
     if not pod.metadata.name:
         raise _error(origin, Problem(_join(prefix, "metadata.name"), "invalid pod: name is needed for the pod"))
     placed = default_static_pod(pod, node_name=origin.node_name, origin=origin.kind, location=origin.location)
-    broken = itertools.islice(_broken_rules(placed, origin.options), MOST_PROBLEMS)
-    problems = tuple(Problem(_join(prefix, field), rule) for field, rule in broken)
-    if problems:
-        raise _error(origin, *problems)
+    _check(placed, origin.options, origin, prefix=prefix)
     if check_references:
         reason = find_static_pod_problem(placed, prevent_api_references=origin.prevent_api_references)
         if reason is not None:
             raise _error(origin, Problem(prefix, reason))
     return placed
+
+
+def _check(pod: Pod, options: PodValidationOptions, origin: Origin, *, prefix: str) -> None:
+    broken = itertools.islice(_broken_rules(pod, options), MOST_PROBLEMS)
+    problems = tuple(Problem(_join(prefix, field), rule) for field, rule in broken)
+    if problems:
+        raise _error(origin, *problems)
 
 
 def _broken_rules(pod: Pod, options: PodValidationOptions) -> Iterator[tuple[str, str]]:

@@ -4,25 +4,27 @@ A pod is admitted once, and given its resources then. A pod that runs already or
 agent is not checked again, so that a restart rejects no pod.
 """
 
+import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, assert_never
 
 from klet.admission.declared_features import describe_missing, find_missing_for_update
 from klet.allocation.admitted import compute_admitted, find_resized
 from klet.allocation.book import AllocationBook
-from klet.api.pod import Pod
+from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId, CauseRecorder
 from klet.model.pods import PodUID, is_static, uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
-from klet.model.verdicts import Admit, AdmitHandler, Reject, Verdict, Wait
+from klet.model.verdicts import Admit, AdmitHandler, Preempt, Reject, Verdict, Wait
 from klet.pods.store import PodStore
 from klet.status.phase import is_terminal
 from klet.sync.ledger import WorkerLedger
 from klet.sync.worker_state import Stage
 
+logger = logging.getLogger(__name__)
+
 DECIDER: Final = "sync.admission"
-_WITHOUT_ROOM: Final = frozenset({Stage.ADMITTING, Stage.TERMINATED, Stage.FINISHED})
 
 
 class PodAdmission:
@@ -36,7 +38,7 @@ class PodAdmission:
         pods: PodStore,
         ledger: WorkerLedger,
         allocations: AllocationBook,
-        remembers: Callable[[PodUID], bool],
+        status_of: Callable[[PodUID], PodStatus | None],
         report_rejection: Callable[[Pod, Reject, CauseId], None],
         recorder: CauseRecorder,
     ) -> None:
@@ -46,8 +48,8 @@ class PodAdmission:
         self._pods = pods
         self._ledger = ledger
         self._allocations = allocations
-        self._remembers = remembers
-        """Whether a previous run of the agent admitted a pod."""
+        self._status_of = status_of
+        """What was last reported of a pod. One that waits for its admission has a status from a previous run alone."""
         self._report_rejection = report_rejection
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
@@ -85,17 +87,36 @@ class PodAdmission:
         """Record what a pod waits for."""
         self._decisions.for_pod(pod).record(Reason.ADMISSION_WAITS, wait.message, next_step="ask again", parent=cause)
 
+    def note_preempted(self, victim: Pod, preempt: Preempt) -> None:
+        """Log that a pod has stopped to make room for another one."""
+        extra = {"pod": victim.metadata.name, "uid": victim.metadata.uid, "resource": preempt.resource}
+        logger.info("Pod preempted", extra=extra)
+
+    def others_of(self, pod: Pod) -> tuple[Pod, ...]:
+        """Return the pods that the node has admitted besides this one, and that still hold what they were given."""
+        own = uid_of(pod)
+        return tuple(other for uid, other in self._pods.by_uid().items() if uid != own and self._has_room(uid))
+
     async def _decide(self, pod: Pod) -> Verdict:
         if is_terminal(pod.status.phase) or pod.metadata.deletion_timestamp is not None:
             return Admit()
-        if self._remembers(uid_of(pod)):
-            return Admit()
-        others = [other for uid, other in self._pods.by_uid().items() if self._has_room(uid)]
+        if self._status_of(uid_of(pod)) is not None:
+            return Admit()  # by a previous run of the agent
+        others = self.others_of(pod)
+        making_room: Preempt | None = None
         for handler in self._handlers:
             verdict = await handler.admit(pod, others)
-            if not isinstance(verdict, Admit):
-                return verdict
-        return Admit()
+            match verdict:
+                case Admit():
+                    pass
+                case Preempt():
+                    # No pod has to stop for one that would be rejected all the same.
+                    making_room = making_room or verdict
+                case Reject() | Wait():
+                    return verdict
+                case _:
+                    assert_never(verdict)
+        return making_room or Admit()
 
     def _check_features(self, pod: Pod, known: Pod, cause: CauseId | None) -> None:
         """Warn of a change that needs what the node does not declare. Nothing is done about it, as upstream has it."""
@@ -113,5 +134,14 @@ class PodAdmission:
 
     def _has_room(self, uid: PodUID) -> bool:
         """Return whether a pod was admitted, and still holds what it was given."""
-        state = self._ledger.get(uid)
-        return state is not None and state.stage not in _WITHOUT_ROOM
+        state, status = self._ledger.get(uid), self._status_of(uid)
+        match state.stage if state is not None else None:
+            case Stage.TERMINATING:
+                return True
+            case Stage.SYNCING:
+                return status is None or not is_terminal(status.phase)
+            case Stage.ADMITTING:
+                # After a restart it waits for its turn, and will not be asked about again.
+                return status is not None and not is_terminal(status.phase)
+            case _:
+                return False

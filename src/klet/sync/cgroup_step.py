@@ -48,6 +48,10 @@ class PodCgroupKeeper(Protocol):
         """
         ...
 
+    async def write(self, pod: Pod, allocation: PodAllocation) -> None:
+        """Write the values of one that is there; raises CgroupError."""
+        ...
+
     async def destroy(self, pod: Pod) -> None: ...
 
 
@@ -84,6 +88,8 @@ class CgroupStep(PreparationStep):
     async def keep(self, synced: SyncedPod) -> StepIncomplete | Stopped | None:
         pod, cause = synced.pod, synced.cause
         if self._cgroups.exists(pod):
+            if not (synced.status.sandboxes or synced.status.containers):
+                await self._complete(pod)
             return None
         killed = is_running(synced.reported) and await self._kill(pod, synced.status, cause)
         if not (killed and runs_once(pod)):
@@ -125,6 +131,16 @@ class CgroupStep(PreparationStep):
             return False
         await self.balance()
         return True
+
+    async def _complete(self, pod: Pod) -> None:
+        """Write the values of a cgroup in which nothing was started yet: its agent may have ended before it did."""
+        allocation = self._allocations.of(pod)
+        try:
+            await self._cgroups.write(pod, allocation)
+        except CgroupError as error:
+            logger.warning("Values of a new cgroup not written", extra={"uid": uid_of(pod), "error": str(error)})
+        else:
+            self._allocations.record_cgroup(uid_of(pod), allocation)
 
     async def _make(self, pod: Pod, cause: CauseId | None) -> None:
         await self.balance()

@@ -96,10 +96,7 @@ class CountedAdmission:
         self._metrics = metrics
 
     async def admit(self, pod: Pod) -> Verdict:
-        verdict = await self._inner.admit(pod)
-        if isinstance(verdict, Preempt):
-            self._metrics.preemptions.add(verdict.resource, by=len(verdict.victims))
-        return verdict
+        return await self._inner.admit(pod)
 
     def take_over(self, pod: Pod, *, cause: CauseId | None) -> None:
         self._inner.take_over(pod, cause=cause)
@@ -113,6 +110,10 @@ class CountedAdmission:
 
     def note_wait(self, pod: Pod, wait: Wait, *, cause: CauseId | None) -> None:
         self._inner.note_wait(pod, wait, cause=cause)
+
+    def note_preempted(self, victim: Pod, preempt: Preempt) -> None:
+        self._metrics.preemptions.add(preempt.resource)
+        self._inner.note_preempted(victim, preempt)
 
 
 def first_seen(pod: Pod) -> datetime | None:

@@ -20,11 +20,10 @@ START_BOUNDS: Final = (
 REJECTIONS: Final = frozenset(
     {
         "AppArmor",
+        "Evicted",
+        "InitContainerRestartPolicyForbidden",
         "InvalidNodeInfo",
-        "InsufficientResource",
-        "NodeAffinity",
-        "NodeName",
-        "NodePorts",
+        "NodeShutdown",
         "OutOfcpu",
         "OutOfephemeral-storage",
         "OutOfmemory",
@@ -35,14 +34,14 @@ REJECTIONS: Final = frozenset(
         "PodOSSelectorNodeLabelDoesNotMatch",
         "SupplementalGroupsPolicyNotSupported",
         "SysctlForbidden",
-        "TaintToleration",
         "TopologyAffinityError",
         "UnexpectedAdmissionError",
+        "UnexpectedPredicateFailureType",
+        "UnknownReason",
         "VolumeAttachmentLimitExceeded",
-        "Evicted",
-        "NodeShutdown",
     }
 )
+"""Those that upstream counts by themselves: NodeAffinity, NodePorts and TaintToleration are not among them."""
 EXTENDED: Final = "OutOfExtendedResources"
 OTHER_REASON: Final = "Other"
 STEPS: Final = frozenset({"network", "objects", "cgroup", "directories", "volumes", "pull_secrets"})

@@ -34,15 +34,15 @@ class PodQueries:
     def should_content_be_removed(self, uid: PodUID) -> bool:
         """Return whether its containers and logs are needed no more.
 
-        Not before it has finished: its last status is computed from them. And a pod that comes back with its UID goes
-        on counting restarts from them.
+        Not before it has finished, evicted or deleted: its last status, with the exit codes, is computed from them. And
+        a pod that comes back with its UID goes on counting restarts from them.
         """
         state = self._ledger.get(uid)
         if state is None:
             return self._ledger.is_complete
         if state.restart_requested:
             return False
-        return state.is_evicted or (state.is_deleted and state.stage is Stage.FINISHED)
+        return (state.is_evicted or state.is_deleted) and state.stage is Stage.FINISHED
 
     def is_static_terminating(self, name: str) -> bool:
         """Return whether a static pod of that full name is being stopped: its mirror has to stay until it has."""

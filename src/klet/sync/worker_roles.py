@@ -9,7 +9,7 @@ from klet.api.pod import Pod
 from klet.model.causes import CauseId
 from klet.model.pods import PodUID
 from klet.model.runtime import PodRuntimeStatus
-from klet.model.verdicts import Reject, Verdict, Wait
+from klet.model.verdicts import Preempt, Reject, Verdict, Wait
 from klet.sync.requeue import StepFailure
 from klet.sync.worker_state import StatusChange
 
@@ -81,4 +81,8 @@ class Admission(Protocol):
 
     def note_wait(self, pod: Pod, wait: Wait, *, cause: CauseId | None) -> None:
         """Record what a pod waits for."""
+        ...
+
+    def note_preempted(self, victim: Pod, preempt: Preempt) -> None:
+        """Note that a pod has stopped to make room for another one."""
         ...

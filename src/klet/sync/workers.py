@@ -312,6 +312,8 @@ class PodWorkers:
             await self.kill(victim, evict=True, status_change=preempt.status_change, why=preempt.message, cause=cause)
         except KillTimeout as error:  # `kill` has recorded it; the pod waits until the victim has stopped
             logger.warning("A preempted pod did not stop in time", extra={"uid": uid_of(victim), "error": str(error)})
+        else:
+            self._admission.note_preempted(victim, preempt)
 
     async def _fresh_status(self, uid: PodUID, last_step: float) -> PodRuntimeStatus:
         try:

@@ -3,7 +3,7 @@
 from klet.api.pod import Pod
 from klet.model.causes import CauseId
 from klet.model.pods import PodUID, uid_of
-from klet.model.verdicts import Admit, Reject, Verdict, Wait
+from klet.model.verdicts import Admit, Preempt, Reject, Verdict, Wait
 
 
 class ScriptedAdmission:
@@ -17,6 +17,8 @@ class ScriptedAdmission:
         """Pods that were admitted, before and after an update."""
         self.rejected: list[tuple[PodUID, Reject]] = []
         self.waits: list[tuple[PodUID, Wait]] = []
+        self.preempted: list[tuple[PodUID, str]] = []
+        """Pods that have stopped for others, and for want of what."""
 
     async def admit(self, pod: Pod) -> Verdict:
         self.asked.append(uid_of(pod))
@@ -34,3 +36,6 @@ class ScriptedAdmission:
 
     def note_wait(self, pod: Pod, wait: Wait, *, cause: CauseId | None) -> None:  # noqa: ARG002 - of the protocol
         self.waits.append((uid_of(pod), wait))
+
+    def note_preempted(self, victim: Pod, preempt: Preempt) -> None:
+        self.preempted.append((uid_of(victim), preempt.resource))

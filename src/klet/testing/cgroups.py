@@ -1,5 +1,7 @@
 """Cgroups in memory: a Hierarchy that needs no root, to stand below the real CgroupManager."""
 
+from collections.abc import Mapping
+
 from msgspec.structs import fields, replace
 
 from klet.host.cgroups.layout import CgroupMode
@@ -54,6 +56,20 @@ class MemoryHierarchy:
 
     def pids(self, path: str) -> frozenset[int]:
         return frozenset().union(*(pids for place, pids in self.processes.items() if _is_inside(place, path)))
+
+    def members(self, path: str) -> frozenset[int]:
+        return frozenset(self.processes.get(path, ()))
+
+    def attach(self, path: str, pid: int, *, source: str | None = None) -> None:
+        if source is not None and pid not in self.members(source):
+            return
+        self.create(path, CgroupResources())
+        for pids in self.processes.values():
+            pids.discard(pid)
+        self.processes.setdefault(path, set()).add(pid)
+
+    def holds(self, path: str, own: Mapping[str, str]) -> bool:
+        return own.get("") == path
 
     def kill(self, path: str) -> bool:
         if self._can_kill:

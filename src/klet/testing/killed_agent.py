@@ -4,7 +4,8 @@
 
 Everything after the directories is what `klet` is given. What counts is what changes files, mounts or loop devices: the
 auditing events that Python and `klet.host.mounts` raise for them, and programs run with such a path. A file that
-is opened does not count by itself: what changes next is the file's new name, or something beside it.
+is opened does not count by itself: what changes next is the file's new name, or something beside it. Only those of
+cgroups count, as they are opened for one write.
 """
 
 import os
@@ -16,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from klet.host.cgroups.layout import CGROUP_ROOT
 from klet.host.mounts import MOUNT_EVENT, UNMOUNT_EVENT
 
 _PATHS: Final[Mapping[str, tuple[tuple[int, int | None], ...]]] = {
@@ -52,6 +54,8 @@ class Killer:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def _is_change(self, event: str, arguments: tuple[object, ...]) -> bool:
+        if event == "open":
+            return self._is_cgroup_write(arguments)
         if event == "fcntl.ioctl":
             return arguments[1] in _LOOP_REQUESTS
         if event == "subprocess.Popen":
@@ -59,6 +63,11 @@ class Killer:
         return any(
             self._is_below(arguments[path], None if at is None else arguments[at]) for path, at in _PATHS.get(event, ())
         )
+
+    def _is_cgroup_write(self, arguments: tuple[object, ...]) -> bool:
+        path, _, flags = arguments
+        is_written = isinstance(flags, int) and bool(flags & os.O_WRONLY)
+        return is_written and str(path).startswith(f"{CGROUP_ROOT}/") and self._is_below(path, None)
 
     def _is_below(self, path: object, directory: object) -> bool:
         return full_path(path, directory).startswith(self._below)

@@ -9,10 +9,13 @@ from klet.aio.clock import LoopClock
 from klet.api.container import ContainerPort
 from klet.api.handlers import Lifecycle
 from klet.api.placement import Taint, Toleration
+from klet.api.pod import PodOS
+from klet.api.quantity import Quantity
+from klet.api.security import AppArmorProfile, PodSecurityContext, Sysctl
 from klet.model.features import PodFeatures
-from klet.node.settings import NodeSettings
+from klet.node.settings import NodeSettings, Reservations
 from klet.simulation import DrivenPodSource, SimulatedNode
-from klet.testing.builders import IMAGE, make_container, make_pod
+from klet.testing.builders import IMAGE, make_container, make_pod, with_resources
 from klet.testing.fake_runtime import FakeImage, FakeRuntime
 from klet.testing.loop import EPOCH, run_virtual
 from klet.wire import cri_v1_pb2 as cri
@@ -253,3 +256,148 @@ def test_a_pod_makes_room_for_a_static_one():
     assert (disrupted.status, disrupted.reason) == ("True", "TerminationByKubelet")
     (recorded,) = [finding for finding in findings if finding.decision == "Preempting"]
     assert (recorded.subject.name, recorded.message) == ("victim", message)
+
+
+def requesting(name, source="api", **spec):
+    """A pod with requests: those that are named here, and the rest of its spec."""
+    requests = {key: spec.pop(key) for key in ("cpu", "memory") if key in spec}
+    pod = make_pod(with_resources(make_container("main"), requests=requests), name=name, uid=name, source=source)
+    return replace(pod, spec=replace(pod.spec, **spec))
+
+
+def run_story(node, *steps):
+    """Add pods, each step at a time; return the statuses, the findings and the metrics at the end."""
+
+    async def story():
+        wanted = DrivenPodSource()
+        async with node.run_agent(wanted) as running:
+            for pods in steps:
+                wanted.add(*pods)
+                await LoopClock(epoch=EPOCH).sleep(timedelta(minutes=1))
+            findings = [cause.finding for cause in running.journal.all()]
+            return running.agent.statuses.all(), findings, running.agent.metrics.agent.write().decode()
+
+    return run_virtual(story())
+
+
+def test_a_pod_that_requests_more_than_is_left_is_rejected():
+    statuses, findings, metrics = run_story(
+        new_node(), [requesting("first", cpu="1")], [requesting("second", cpu="1500m")], [requesting("third", cpu="1")]
+    )
+    assert {name: status.phase for name, status in statuses.items()} == {
+        "first": "Running",
+        "second": "Failed",
+        "third": "Running",
+    }
+    message = "Node didn't have enough resource: cpu, requested: 1500, used: 1000, capacity: 2000"
+    assert (statuses["second"].reason, statuses["second"].message) == ("OutOfcpu", f"Pod was rejected: {message}")
+    assert statuses["second"].container_statuses == ()
+    (recorded,) = [finding for finding in findings if finding.decision == "OutOfcpu"]
+    assert recorded.message == message
+    why = "the pod requests 1500m of cpu; the node has 2 for pods, of which others have 1"
+    assert recorded.measurements["why"] == why
+    assert 'kubelet_admission_rejections_total{reason="OutOfcpu"} 1' in metrics
+
+
+def test_a_static_pod_preempts_by_memory():
+    """Of two that suffice the one whose requests are nearest to what is missing."""
+    statuses, findings, metrics = run_story(
+        new_node(),
+        [requesting("small", memory="1Gi"), requesting("large", memory="2Gi")],
+        [requesting("static", source="file", memory="1500Mi")],
+    )
+    assert {name: (status.phase, status.reason) for name, status in statuses.items()} == {
+        "small": ("Failed", "Preempting"),
+        "large": ("Running", ""),
+        "static": ("Running", ""),
+    }
+    (disrupted,) = [each for each in statuses["small"].conditions if each.type == "DisruptionTarget"]
+    assert (disrupted.status, disrupted.reason) == ("True", "TerminationByKubelet")
+    assert [finding.subject.name for finding in findings if finding.decision == "Preempting"] == ["small"]
+    assert 'kubelet_preemptions{preemption_signal="memory"} 1' in metrics
+
+
+def test_static_pods_that_do_not_fit_together():
+    statuses, _, _ = run_story(
+        new_node(), [requesting("first", "file", cpu="1")], [requesting("second", "file", cpu="1500m")]
+    )
+    assert statuses["first"].phase == "Running"
+    assert statuses["second"].reason == "UnexpectedAdmissionError"
+    assert statuses["second"].message.endswith(
+        "no set of running pods found to reclaim resources: [(res: cpu, q: 500), ]"
+    )
+
+
+TUNED = PodSecurityContext(sysctls=(Sysctl(name="kernel.panic", value="1"),))
+ARMORED = PodSecurityContext(app_armor_profile=AppArmorProfile(type="RuntimeDefault"))
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason"),
+    [
+        pytest.param(
+            requesting("new", cpu="9", security_context=TUNED), "SysctlForbidden", id="kernel parameters first"
+        ),
+        pytest.param(requesting("new", cpu="9", os=PodOS(name="windows")), "PodOSNotSupported", id="then the system"),
+        pytest.param(requesting("new", cpu="9", memory="9Gi"), "OutOfcpu", id="then resources in their order"),
+        pytest.param(
+            requesting("new", cpu="9", node_selector={"disk": "ssd"}), "OutOfcpu", id="resources before labels"
+        ),
+        pytest.param(
+            requesting("new", node_selector={"disk": "ssd"}, node_name="other"),
+            "NodeAffinity",
+            id="labels before the name",
+        ),
+        pytest.param(
+            requesting("new", node_name="other", security_context=ARMORED), "NodeName", id="AppArmor after all"
+        ),
+        pytest.param(requesting("new", security_context=ARMORED), "AppArmor", id="AppArmor"),
+        pytest.param(
+            requesting("new", "file", cpu="9", security_context=ARMORED),
+            "UnexpectedAdmissionError",
+            id="a critical pod for which too little can be freed",
+        ),
+    ],
+)
+def test_the_first_reason_decides(pod, reason):
+    statuses, _, _ = run_story(new_node(), [pod])
+    assert statuses["new"].reason == reason
+
+
+def test_nobody_makes_room_for_a_pod_that_a_later_check_rejects():
+    statuses, _, _ = run_story(
+        new_node(), [requesting("other", cpu="2")], [requesting("new", "file", cpu="1", security_context=ARMORED)]
+    )
+    assert (statuses["other"].phase, statuses["new"].reason) == ("Running", "AppArmor")
+
+
+def test_labels_of_a_node_without_an_api_server():
+    """They are those that it would register with."""
+    node = new_node()
+    node.settings = NodeSettings(name="node", labels={"disk": "ssd"})
+    selector = {"disk": "ssd", "kubernetes.io/os": "linux"}
+    statuses, _, _ = run_story(node, [requesting("new", node_selector=selector, node_name="node")])
+    assert statuses["new"].phase == "Running"
+
+
+def test_a_restart_admits_nothing_again():
+    """Also where the node has less by now than its pods have been given; new pods find it full."""
+    node = new_node()
+    pods = [requesting("first", cpu="1"), requesting("second", cpu="1")]
+    before, _, _ = run_story(node, pods)
+    assert {status.phase for status in before.values()} == {"Running"}
+    node.settings = NodeSettings(name="node", reservations=Reservations(fixed={"cpu": Quantity.parse("1")}))
+    statuses, _, _ = run_story(node, [*pods, requesting("third", cpu="100m")])
+    assert {name: (status.phase, status.reason) for name, status in statuses.items()} == {
+        "first": ("Running", ""),
+        "second": ("Running", ""),
+        "third": ("Failed", "OutOfcpu"),
+    }
+    assert statuses["third"].message.endswith("requested: 100, used: 2000, capacity: 1000")
+
+
+def test_a_hundred_pods_at_once_never_get_more_than_there_is():
+    pods = [requesting(f"pod-{number}", cpu="30m", memory="8Mi") for number in range(100)]
+    statuses, _, _ = run_story(new_node(), pods)
+    phases = [status.phase for status in statuses.values()]
+    assert (phases.count("Running"), phases.count("Failed")) == (66, 34)

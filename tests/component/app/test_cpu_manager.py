@@ -42,6 +42,8 @@ def machine(topology=TopologyPolicy.NONE, *, scope=TopologyScope.CONTAINER, sett
         topology=TopologyRules(policy=topology, scope=scope, nodes=(0, 1)),
         cpu_manager=settings,
     )
+    # What is given to whom is tested here, and not whether it fits.
+    node.machine.cpus, node.machine.memory = 100, 100 << 30
     if state is not None:
         node.cpu_state = state
     return node

@@ -40,6 +40,8 @@ def machine(policy=TopologyPolicy.NONE, scope=TopologyScope.CONTAINER, *, memory
         topology=TopologyRules(policy=policy, scope=scope, nodes=(0, 1)),
         memory_manager=memory,
     )
+    # What is given to whom is tested here, and not whether it fits.
+    node.machine.cpus, node.machine.memory = 100, 100 << 30
     if state is not None:
         node.memory_state = state
     return node

@@ -13,7 +13,7 @@ from klet.simulation import DrivenPodSource, RunningAgent, SimulatedNode
 from klet.sync.workers import KillTimeout
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, Fault, Hang, Script
-from klet.testing.fake_runtime.lives import by_name, in_turn, runs_for
+from klet.testing.fake_runtime.lives import ContainerLife, OnTerm, by_name, in_turn, runs_for
 from klet.testing.loop import EPOCH, run_virtual
 
 UID = PodUID("uid-1")
@@ -153,6 +153,29 @@ def test_a_pod_that_is_killed_says_why_to_the_end():
             assert target.last_transition_time is not None
             assert running.agent.statuses.reported(UID).is_finished
             assert last.container_statuses[0].state.terminated is not None
+
+    run_virtual(story())
+
+
+def test_what_ends_first_of_an_evicted_pod_is_there_until_the_last_has_ended():
+    """A container that has ended and is removed while the others are being stopped could not say how it ended."""
+    lives = ContainerLife(on_term=OnTerm(exit_code=7)), ContainerLife(on_term=None)
+    machine = node(quick=in_turn(lives[0]), slow=in_turn(lives[1]))
+
+    async def story():
+        wanted = DrivenPodSource()
+        async with machine.run_agent(wanted) as running:
+            pod = make_pod("quick", "slow", uid=UID)
+            wanted.add(pod)
+            await until(machine, lambda: status(running).phase == "Running")
+            await running.agent.workers.kill(pod, evict=True, grace=5, status_change=evicted)
+            await until(machine, lambda: "Finished" in decisions(machine))
+            ends = {each.name: each.state.terminated for each in status(running).container_statuses}
+            assert {name: (end.exit_code, end.reason) for name, end in ends.items()} == {
+                "quick": (7, "Error"),
+                "slow": (137, "Error"),
+            }
+            await until(machine, lambda: not machine.runtime.containers(), within=90 * SECOND)
 
     run_virtual(story())
 

@@ -18,7 +18,7 @@ from klet.api.meta import ObjectMeta
 from klet.api.node import Node
 from klet.api.pod import Pod
 from klet.app.cluster.drivers import DriverSettings, build_drivers
-from klet.app.cluster.join import Cluster, find_host_ips, find_node_taints
+from klet.app.cluster.join import Cluster, find_host_ips
 from klet.app.cluster.node import ReportSettings
 from klet.app.cluster.objects import ObjectSettings, build_served_objects
 from klet.app.node import NodeSpecification, build_node
@@ -115,8 +115,7 @@ class ClusterNode:
             ports = self.machine.build_ports(runtime, changes, seed=1, objects=cluster.objects, recorder=recorder)
             addresses = find_host_ips(cluster, expected=tuple(map(str, self.machine.machine.addresses)))
             plugins = open_plugins(self.root, cluster.drivers.handlers, threads=self._threads, clock=self.clock)
-            taints = find_node_taints(cluster)
-            ports = replace(ports, host_ips=addresses, node_ips=addresses, node_taints=taints, plugins=plugins)
+            ports = replace(ports, host_ips=addresses, node_ips=addresses, plugins=plugins)
             node = build_node(NodeSpecification(settings=settings, ports=ports, cluster=cluster))
             self.pods, self.nodes = cluster.informers.pods, cluster.informers.node
             self.statuses = node.agent.statuses

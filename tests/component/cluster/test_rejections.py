@@ -58,6 +58,20 @@ def is_warning(event, name):
             id="a port that another pod has",
         ),
         pytest.param(
+            {"resources": {"requests": {"memory": "64Gi"}}},
+            {},
+            "OutOfmemory",
+            f"Node didn't have enough resource: memory, requested: {64 << 30}, used: 0, capacity: {4 << 30}",
+            id="more memory than there is",
+        ),
+        pytest.param(
+            {},
+            {"nodeSelector": {"disk": "ssd"}},
+            "NodeAffinity",
+            "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
+            id="a label that the node does not have",
+        ),
+        pytest.param(
             {},
             {"securityContext": {"supplementalGroupsPolicy": "Strict"}},
             "SupplementalGroupsPolicyNotSupported",
@@ -97,6 +111,15 @@ async def test_a_pod_that_does_not_tolerate_a_taint_of_the_node_is_rejected(node
             f"Pod was rejected: {message}",
         )
         assert await first_warning(cluster, "rejected") == ("TaintToleration", message)
+
+
+async def test_labels_of_the_node_count_as_soon_as_the_api_server_has_them(node, cluster):
+    async with node.run():
+        await node.bind("first")
+        await node.until_running("first")
+        await cluster.client.patch(Node, "node", patch={"metadata": {"labels": {"disk": "ssd"}}})
+        await node.bind("second", nodeSelector={"disk": "ssd"})
+        await node.until_running("second")
 
 
 async def test_a_full_node_rejects_a_pod(node, cluster):

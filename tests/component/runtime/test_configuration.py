@@ -101,6 +101,33 @@ def test_isolation_that_is_not_there_is_refused(on_bench, spec, message):
     on_bench(test)
 
 
+def test_bandwidth_that_is_none_is_refused_for_a_new_sandbox_alone(on_bench):
+    def limited(bits: str) -> Pod:
+        pod = make_pod("a")
+        return replace(pod, metadata=replace(pod.metadata, annotations={"kubernetes.io/egress-bandwidth": bits}))
+
+    async def test(bench) -> None:
+        outcome = await bench.sync(limited("10"))
+        message = (
+            'reading pod bandwidth annotations: kubernetes.io/egress-bandwidth "10": '
+            "resource is unreasonably small (< 1kbit)"
+        )
+        assert message in outcome.errors[0]
+        assert ("FailedCreatePodSandBox", f"Failed to create pod sandbox: {message}") in await bench.events()
+        assert bench.calls("RunPodSandbox") == []
+
+    on_bench(test)
+
+    async def later(bench) -> None:
+        await bench.sync(limited("10M"))
+        [call] = bench.calls("RunPodSandbox")
+        assert call.request.config.annotations["kubernetes.io/egress-bandwidth"] == "10M"
+        outcome = await bench.sync(limited("10"))
+        assert outcome.errors == ()
+
+    on_bench(later)
+
+
 def test_a_handler_that_the_runtime_does_not_have(on_bench):
     async def test(bench) -> None:
         outcome = await bench.sync(pod_with("a", host_users=False, runtime_class_name="quick"))

@@ -11,6 +11,7 @@ from klet.api.klet_v1_topology import MachineTopology
 from klet.model.verbosity import CHANGES
 from klet.server.endpoints import ENDPOINT_GROUPS, EndpointSupport, HandlerSwitch, ListenerKind, WithoutDebugging
 from klet.server.listener import HealthListener, ListenAddress, ReadOnlyListener, listen_on
+from klet.server.routes.fit import FitRoutes
 from klet.server.routes.images import ImageRoutes
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.pulls import PullRoutes
@@ -53,6 +54,7 @@ def all_routes(kubelet):
         KletRoutes(pods=kubelet.pods, journal=None, topology=lambda: MachineTopology(node="node")),
         PullRoutes(pulls=None, clock=None),
         ImageRoutes(images=None),
+        FitRoutes(manifests=None, fit=None),
     )
     return (*kubelet.routes, *own)
 

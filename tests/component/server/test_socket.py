@@ -1,6 +1,7 @@
 """The agent's API over a real Unix socket: who may open it, what it answers, how its streams end."""
 
 import asyncio
+import io
 import json
 import logging
 import os
@@ -30,6 +31,7 @@ from klet.api.klet_v1 import (
     PullListing,
     RecordedPods,
 )
+from klet.api.klet_v1_fit import FIT, STATIC, FitAnswer
 from klet.api.klet_v1_images import (
     IMAGE_GC,
     IMAGES,
@@ -50,11 +52,13 @@ from klet.model.pull_progress import PullProgress, PullStage
 from klet.model.runtime import ContainerId
 from klet.server.listener import ListenError, SocketListener
 from klet.server.metrics import register_health
+from klet.server.routes.fit import FitRoutes
 from klet.server.routes.health import HealthCheck, HealthRoutes
 from klet.server.routes.images import ImageRoutes
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.server.routes.pulls import PullRoutes
+from klet.sources.manifest_preview import ManifestPreview
 from klet.testing.builders import make_pod
 from klet.testing.strict import decode_strictly
 
@@ -187,6 +191,18 @@ class Images:
 MACHINE = MachineTopology(node="node", sockets=(CpuSocket(id=1),))
 
 
+class Fit:
+    """Admits every pod, and remembers which."""
+
+    def __init__(self) -> None:
+        self.asked: list[Pod] = []
+
+    async def look(self, pod: Pod) -> FitAnswer:
+        self.asked.append(pod)
+        named = ExplainedPod(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+        return FitAnswer(pod=named, now=NOW, source=STATIC, fits=True)
+
+
 class Bench:
     """A listener with small views, and a client of it."""
 
@@ -195,6 +211,7 @@ class Bench:
         self.pods, self.logs, self.health, self.journal = Pods(), Logs(), Health(), Journal()
         self.pulls = Pulls()
         self.images = Images()
+        self.fit = Fit()
         self.listener = SocketListener(
             path=path,
             routes=(
@@ -203,6 +220,7 @@ class Bench:
                 KletRoutes(pods=self.pods, journal=self.journal, topology=lambda: MACHINE),
                 PullRoutes(pulls=self.pulls, clock=SystemClock()),
                 ImageRoutes(images=self.images),
+                FitRoutes(manifests=ManifestPreview(node_name="machine", has_api=False), fit=self.fit),
             ),
             clock=SystemClock(),
         )
@@ -492,3 +510,31 @@ async def test_without_the_runtime_there_are_no_images_and_the_answer_says_why(b
     bench.images.error = KletError("connection refused")
     assert await bench.get(IMAGES) == (503, "connection refused")
     assert await bench.get(IMAGE_GC) == (503, "connection refused")
+
+
+POD_MANIFEST = b"apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c, image: i}]}\n"
+
+
+async def test_whether_the_pod_of_a_manifest_fits(bench):
+    async with bench.session.post(FIT, data=POD_MANIFEST) as answer:
+        found = decode_strictly(FitAnswer, await answer.read())
+        assert (answer.status, found.fits, found.pod.name) == (200, True, "web-machine")
+    async with bench.session.post(f"{FIT}?source=api", data=POD_MANIFEST) as answer:
+        assert answer.status == 200
+    assert [pod.metadata.name for pod in bench.fit.asked] == ["web-machine", "web"]
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "status", "text"),
+    [
+        pytest.param("", b"kind: Service\n", 400, "'Service' is not Pod", id="no pod"),
+        pytest.param("", b"", 400, "the text is not an object", id="nothing"),
+        pytest.param("?source=url", POD_MANIFEST, 400, 'source: "url" is neither static nor api', id="no such source"),
+        pytest.param("", b" " * (2 << 20), 413, "Too Large", id="longer than any request"),
+    ],
+)
+async def test_what_is_no_manifest_of_a_pod(bench, query, body, status, text):
+    async with bench.session.post(f"{FIT}{query}", data=io.BytesIO(body)) as answer:
+        assert answer.status == status
+        assert text in await answer.text()
+    assert bench.fit.asked == []

@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -190,13 +190,14 @@ class Node:
             yield agent
 
     @asynccontextmanager
-    async def started(self, *arguments: str, killed_before: int = 0, **settings):
+    async def started(self, *arguments: str, killed_before: int = 0, below: Sequence[Path] = (), **settings):
         """The agent's process, which may not answer yet; it is killed at the end of the block.
 
-        With a number it is killed before its change of that number to files and mounts of pods.
+        With a number it is killed before its change of that number to files and mounts of pods, or below directories.
         """
         self.config.write_text(json.dumps(self.settings | settings))
-        program = ["klet.testing.killed_agent", str(killed_before), str(self.root / "pods")] * bool(killed_before)
+        places = os.pathsep.join(map(str, below or (self.root / "pods",)))
+        program = ["klet.testing.killed_agent", str(killed_before), places] * bool(killed_before)
         command = [sys.executable, "-P", "-m", *(program or ["klet"]), "run", f"--config={self.config}"]
         command.append(f"--root-dir={self.root}")
         command.append("--klet-leave-kernel-tunables")

@@ -41,7 +41,7 @@ async def test_a_full_node(node, manifest):
         node.write("second", manifest("second", main=FOREVER))
         (rejected,) = await agent.recorded("second", "UnexpectedAdmissionError")
         assert rejected["message"].endswith("to reclaim resources: [(res: pods, q: 1), ]")
-        assert "used: 1, capacity: 1" in rejected["measurements"]["why"]
+        assert (rejected["measurements"]["used"], rejected["measurements"]["capacity"]) == (1, 1)
         assert (await agent.pod("first")).status.phase == "Running"
 
 

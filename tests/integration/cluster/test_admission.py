@@ -20,7 +20,10 @@ REJECTED = {
     "armored": {"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}},
     "strict": {"securityContext": {"supplementalGroupsPolicy": "Strict"}},
     "tuned": {"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}},
+    "lost": {"nodeSelector": {"disk": "ssd"}},
 }
+REQUESTS = {"busy": {"cpu": "900"}, "fat": {"memory": "900Ti"}, "wide": {"ephemeral-storage": "900Ti"}}
+"""Of pods for which no machine has enough."""
 
 
 def keeper(node, kind, agent_flags, **settings):
@@ -30,6 +33,10 @@ def keeper(node, kind, agent_flags, **settings):
 
 def is_over(pod: Pod) -> bool:
     return pod.status.phase == "Failed"
+
+
+def has_ended(pod: Pod) -> bool:
+    return pod.status.phase in {"Failed", "Succeeded"}
 
 
 def is_running(pod: Pod) -> bool:
@@ -73,7 +80,68 @@ async def test_what_the_host_and_the_runtime_cannot_do(api, node, manifest, agen
         "armored": "AppArmor",
         "strict": "SupplementalGroupsPolicyNotSupported",
         "tuned": "SysctlForbidden",
+        "lost": "NodeAffinity",
     }
+
+
+def requesting(pod, **requests):
+    pod["spec"]["containers"][0]["resources"] = {"requests": requests}
+    return pod
+
+
+async def test_what_is_more_than_there_is(api, node, manifest, agent_flags):
+    found = {}
+    for kind in KINDS:
+        async with node.running(keeper(node, kind, agent_flags)):
+            await until_room(api, node, 500)
+            for name, requests in REQUESTS.items():
+                await api.create(requesting(manifest(f"{kind}-{name}"), **requests), node=node.name)
+            found[kind] = {name: await rejection(api, f"{kind}-{name}") for name in REQUESTS}
+            await remove(api, *(f"{kind}-{name}" for name in REQUESTS))
+    assert found["klet"] == found["upstream"]
+    reasons = {name: said[0] for name, said in found["klet"].items()}
+    assert reasons == {"busy": "OutOfcpu", "fat": "OutOfmemory", "wide": "OutOfephemeral-storage"}
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        pytest.param(3, ("Failed", "Preempting", "Preempted in order to admit critical pod"), id="that fails"),
+        # As upstream has it: a pod whose containers end well has succeeded, whoever has stopped them.
+        pytest.param(0, ("Succeeded", "", ""), id="that ends well"),
+    ],
+)
+async def test_a_pod_makes_room_for_a_critical_one(api, node, manifest, agent_flags, code, expected):
+    """Of two that suffice the same one has to go, and it says the same of itself."""
+    main = f"trap 'exit {code}' TERM; while true; do sleep 1000 & wait $!; done"
+    found = {}
+    for kind in KINDS:
+        names = small, large, critical = [f"{kind}-{name}" for name in ("small", "large", "critical")]
+        async with node.running(keeper(node, kind, agent_flags)):
+            await until_room(api, node, 500)
+            cpus = (
+                (await api.until_node(node.name, lambda _: True, what="there")).status.allocatable["cpu"].milli_value()
+            )
+            shares = {small: cpus * 2 // 5, large: cpus // 2}
+            for name, share in shares.items():
+                await api.create(requesting(manifest(name, main=main), cpu=f"{share}m"), node=node.name)
+                await api.until_pod(name, is_running, what="running")
+            pod = manifest(critical, main=main, spec={"priorityClassName": "system-node-critical"})
+            await api.create(requesting(pod, cpu=f"{cpus * 2 // 5}m"), node=node.name)
+            await api.until_pod(critical, is_running, what="running")
+            gone = (await api.until_pod(small, has_ended, what="preempted")).status
+            event = await api.until_event("Preempting", about=small)
+            kept = await api.until_pod(large, is_running, what="still running")
+            (disrupted,) = [each for each in gone.conditions if each.type == "DisruptionTarget"]
+            found[kind] = (
+                (gone.phase, gone.reason, gone.message),
+                kept.status.phase,
+                (disrupted.status, disrupted.reason, disrupted.message),
+                (event.type, event.message),
+            )
+            await remove(api, *names)
+    assert found["klet"] == found["upstream"]
+    assert found["klet"][:2] == (expected, "Running")
 
 
 async def test_a_full_node(api, node, manifest, agent_flags):

@@ -8,39 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from klet.aio.clock import SystemClock
-from klet.aio.threads import Threads
-from klet.host.cgroups.discover import find_hierarchy, find_hugepage_sizes
+from klet.host.cgroups.discover import find_hugepage_sizes
 from klet.host.cgroups.layout import CgroupMode
-from klet.host.cgroups.manager import CgroupManager, NoUnits
-from klet.host.cgroups.metrics import register_cgroups
 from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import CgroupResources
 from klet.host.errors import CgroupBusy, CgroupError, CgroupMissing
 from klet.host.procfs import ProcReader
-from klet.metrics import MetricRegistry
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root"), pytest.mark.real_machine]
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def hierarchy():
-    return find_hierarchy()
-
-
-@pytest.fixture
-def cgroups(hierarchy):
-    threads = Threads(limit=1)
-    yield CgroupManager(
-        hierarchy=hierarchy,
-        units=NoUnits(),
-        threads=threads,
-        clock=SystemClock(),
-        durations=register_cgroups(MetricRegistry()),
-    )
-    threads.close()
 
 
 @pytest.fixture

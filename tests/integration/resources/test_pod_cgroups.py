@@ -1,24 +1,17 @@
 """Pods and QoS classes in real cgroups, version 1 or 2 as the machine has it."""
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from klet.aio.clock import SystemClock
-from klet.aio.threads import Threads
-from klet.host.cgroups.discover import find_hierarchy, find_hugepage_sizes
+from klet.host.cgroups.discover import find_hugepage_sizes
 from klet.host.cgroups.layout import CgroupMode
-from klet.host.cgroups.manager import CgroupManager, NoUnits
-from klet.host.cgroups.metrics import register_cgroups
 from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import CgroupResources
-from klet.metrics import MetricRegistry
 from klet.model.allocation import desired_allocation
 from klet.model.pods import PodUID
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
-from klet.resources.names import pod_cgroup, pods_root
+from klet.resources.names import pod_cgroup
 from klet.resources.pod_cgroups import PodCgroups
 from klet.resources.qos_cgroups import QosCgroups
 from klet.testing.builders import make_container, make_pod, with_resources
@@ -40,37 +33,15 @@ def given(*pods):
     return [(pod, desired_allocation(pod)) for pod in pods]
 
 
-@pytest.fixture
-def hierarchy():
-    return find_hierarchy()
-
-
-@pytest.fixture
-def cgroups(hierarchy):
-    threads = Threads(limit=1)
-    yield CgroupManager(
-        hierarchy=hierarchy,
-        units=NoUnits(),
-        threads=threads,
-        clock=SystemClock(),
-        durations=register_cgroups(MetricRegistry()),
-    )
-    threads.close()
-
-
-@pytest.fixture
-async def kubepods(cgroups):
-    """A node's pods of our own, gone afterwards with all below it."""
-    root = CgroupName((f"klet-test-pods-{os.getpid()}",))
-    yield pods_root(root)
-    await cgroups.kill_all(root)
-    await cgroups.destroy(root)
-    assert not cgroups.exists(root)
+def nothing():
+    """All pods together are not limited."""
 
 
 @pytest.fixture
 async def qos(cgroups, kubepods):
-    made = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=QosRules(hugepage_sizes=find_hugepage_sizes()))
+    made = QosCgroups(
+        cgroups=cgroups, kubepods=kubepods, rules=QosRules(hugepage_sizes=find_hugepage_sizes()), root_limits=nothing
+    )
     await made.start()
     return made
 
@@ -78,14 +49,6 @@ async def qos(cgroups, kubepods):
 @pytest.fixture
 def pods(cgroups, kubepods, qos):
     return PodCgroups(cgroups=cgroups, kubepods=kubepods, rules=PodCgroupRules(pids_limit=50))
-
-
-@pytest.fixture
-def sleeper():
-    """A process, not yet in a cgroup of ours."""
-    with subprocess.Popen(["sleep", "600"]) as process:
-        yield process
-        process.kill()
 
 
 def kept_shares(cgroups, shares: int) -> int:
@@ -205,7 +168,7 @@ async def test_a_pod_that_is_half_there_is_not_there(hierarchy, cgroups, kubepod
 async def test_requested_memory_is_protected(hierarchy, cgroups, kubepods):
     if hierarchy.mode is not CgroupMode.UNIFIED:
         pytest.skip("needs cgroup version 2: test_cgroups_v2.py runs it, after apt-get install qemu-system-x86")
-    qos = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=QosRules(memory_qos=True))
+    qos = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=QosRules(memory_qos=True), root_limits=nothing)
     pods = PodCgroups(cgroups=cgroups, kubepods=kubepods, rules=PodCgroupRules(memory_qos=True))
     await qos.start()
     await qos.update(given(*EVERY))
@@ -217,7 +180,7 @@ async def test_requested_memory_is_protected(hierarchy, cgroups, kubepods):
 
 async def test_memory_is_kept_from_lower_classes(cgroups, kubepods):
     rules = QosRules(reserved_percent=50, allocatable_memory=1024 * MIB)
-    qos = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=rules)
+    qos = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=rules, root_limits=nothing)
     await qos.start()
     await qos.update(given(*EVERY))
     assert (await cgroups.read(kubepods.child("burstable"))).memory_limit == 992 * MIB

@@ -32,6 +32,8 @@ def by_field(key, operator, *values):
         pytest.param((by_label("cpus", "Lt", "8"),), False, id="less"),
         pytest.param((by_label("cpus", "Gt", "4", "5"),), False, id="greater wants one value"),
         pytest.param((by_label("zone", "Near", "a"),), False, id="an unknown operator"),
+        pytest.param((by_label("cpus", "Gt", "+4"),), False, id="a number that no label can have"),
+        pytest.param((by_label("no key", "NotIn", "a"),), False, id="a key that no label can have"),
         pytest.param((by_label("zone", "In", "b"), by_label("zone", "In", "a")), True, id="one term is enough"),
         pytest.param((by_field("metadata.name", "In", "n1"),), True, id="by name"),
         pytest.param((by_field("metadata.name", "NotIn", "n1"),), False, id="by any other name"),

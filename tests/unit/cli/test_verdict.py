@@ -19,7 +19,7 @@ RUNNING = {"running": {}}
         pytest.param(
             {"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory"},
             [],
-            Broken("Evicted: The node was low on memory"),
+            Broken("Evicted: The node was low on memory", is_vague=True),
             id="an evicted pod gives the node's words",
         ),
         pytest.param(

@@ -102,7 +102,7 @@ def test_it_waits_until_the_applied_manifest_is_ready_not_the_older_one(web):
 def test_a_pod_that_is_ready_for_an_instant_only_is_not_done(web):
     ready, crashed = web(conditions={"Ready": "True"}), web(phase="Failed", reason="Crashed")
     waiting, lines = waiter(Lister((ready,), (crashed,)), Passing())
-    assert waiting.wait([WEB], seconds=60) == {WEB.key: Broken("Crashed")}
+    assert waiting.wait([WEB], seconds=60) == {WEB.key: Broken("Crashed", is_vague=True)}
     assert lines.said == ["error: web: failed: Crashed"]
 
 
@@ -275,6 +275,15 @@ def test_the_last_word_names_the_cause(web, why, expected):
     waiting, _ = waiter(lister, Passing())
     assert waiting.wait([WEB], seconds=1) == {WEB.key: expected}
     assert lister.asked == [("default", "web-node")]
+
+
+def test_a_rejected_pod_is_shown_with_the_cause(web):
+    why = Why(kind="trouble", reason="OutOfcpu", message="the pod requests 3 of cpu (Pod was rejected: …)")
+    rejected = web(phase="Failed", reason="OutOfcpu")
+    waiting, lines = waiter(Lister((rejected,), why=(why,)), Passing())
+    expected = "OutOfcpu: the pod requests 3 of cpu (Pod was rejected: …)"
+    assert waiting.wait([WEB], seconds=60) == {WEB.key: Broken(expected)}
+    assert lines.said == [f"error: web: failed: {expected}"]
 
 
 def test_what_the_status_says_of_a_container_is_not_asked_for(web, build_pod):

@@ -127,8 +127,6 @@ def test_every_gate_acts_or_stands_in_the_table():
                      "evictionSoft (--eviction-soft) has no effect yet: pods are not evicted", id="soft eviction"),
         pytest.param({"evictionHard": {"memory.available": "1Gi"}}, "evictionHard (--eviction-hard): pods are not "
                      "evicted: it only lowers what the Node reports as allocatable", id="hard eviction"),
-        pytest.param({"systemReserved": {"memory": "1Gi"}}, "systemReserved (--system-reserved): it only lowers what "
-                     "the Node reports as allocatable: no cgroup keeps pods from using it", id="a reservation"),
         pytest.param({"shutdownGracePeriod": "30s"}, "shutdownGracePeriod has no effect yet: pods are not stopped in "
                      "order when the machine shuts down", id="a shutdown in order"),
         pytest.param({"featureGates.KubeletSeparateDiskGC": False, "featureGates.GitRepoVolumeDriver": True},
@@ -166,6 +164,8 @@ def test_flags_warned_of_once(with_file, flags, warning):
         pytest.param({"serializeImagePulls": False, "maxParallelImagePulls": 3, "registryPullQPS": 1,
                       "imagePullCredentialsVerificationPolicy": "AlwaysVerify"}, [], id="how images are pulled"),
         pytest.param({"makeIPTablesUtilChains": False}, [], id="what it lacks"),
+        pytest.param({"systemReserved": {"memory": "1Gi"}, "enforceNodeAllocatable": ["pods", "system-reserved"],
+                      "systemReservedCgroup": "/system", "kubeletCgroups": "/agent"}, [], id="node allocatable"),
         pytest.param({"featureGates.KubeletPSI": True}, [], id="a gate as it is"),
         pytest.param({"featureGates.VolumeLimitScaling": True}, [], id="a gate that only the scheduler asks about"),
     ],

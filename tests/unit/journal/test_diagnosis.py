@@ -562,7 +562,7 @@ CASES = [
         ],
         (
             "NodePorts",
-            "Pod was rejected: no free ports: host port 80/TCP is held by pod default/web",
+            "host port 80/TCP is held by pod default/web (Pod was rejected: no free ports)",
             5,
             "nothing: a pod that has failed does not run again",
             None,

@@ -3,12 +3,13 @@
 import pytest
 
 from klet.journal.records import LONGEST_WORD
-from klet.model.reasons import EventType, Reason, UnknownReason, read_reason
+from klet.model.reasons import EventType, OutOfResource, Reason, UnknownReason, read_reason
 
 
 @pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.name)
 def test_a_reason_is_one_printable_word_that_fits_into_a_record(reason):
-    assert str(reason).isalnum()
+    # Only the names of resources have hyphens.
+    assert str(reason).replace("-", "").isalnum()
     assert str(reason)[0].isupper()
     assert len(reason) <= LONGEST_WORD
     assert type(str(reason)) is str
@@ -32,19 +33,20 @@ def test_a_word_on_disk_is_read_as_the_reason_that_wrote_it(reason):
 
 
 NORMAL = """
-    Starting NodeReady NodeNotReady NodeSchedulable NodeNotSchedulable NodeHasSufficientMemory
+    Starting NodeAllocatableEnforced NodeReady NodeNotReady NodeSchedulable NodeNotSchedulable NodeHasSufficientMemory
     NodeHasInsufficientMemory NodeHasNoDiskPressure NodeHasDiskPressure NodeHasSufficientPID NodeHasInsufficientPID
     DeadlineExceeded SandboxChanged Created Started Killing Pulling Pulled BackOff
     SuccessfulMountVolume SuccessfulAttachVolume FileSystemResizeSuccessful
 """
 WARNING = """
-    SystemOOM OOMKilling
+    SystemOOM OOMKilling FailedNodeAllocatableEnforcement
     Rebooted CgroupV1 PossibleMemoryBackedVolumesOnDisk ContainerGCFailed CheckLimitsForResolvConf MissingClusterDNS
     ImageGCFailed FreeDiskSpaceFailed InvalidDiskCapacity
     DNSConfigForming PodFeatureUnsupported FailedNodeDeclaredFeaturesCheck
     Denied CertificateOverdueForRefresh CertificateExpired
     SysctlForbidden NodePorts TaintToleration PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch
     TopologyAffinityError SMTAlignmentError
+    InvalidNodeInfo NodeAffinity NodeName OutOfcpu OutOfmemory OutOfephemeral-storage
     OutOfpods AppArmor SupplementalGroupsPolicyNotSupported UnexpectedAdmissionError Preempting HostIPsIPFamilyMismatch
     FailedPrepareDynamicResources PodLevelResourcesNotSupported
     ExceededGracePeriod FailedKillPod FailedCreatePodContainer Failed FailedMount AlreadyMountedVolume
@@ -62,6 +64,11 @@ WARNING = """
 @pytest.mark.parametrize(("event_type", "words"), [(EventType.NORMAL, NORMAL), (EventType.WARNING, WARNING)])
 def test_upstreams_reasons_are_events_of_upstreams_type(event_type, words):
     assert {str(reason) for reason in Reason if reason.event_type is event_type} == set(words.split())
+
+
+def test_a_resource_of_a_vendor_makes_a_warning():
+    found = read_reason("OutOfexample.com/gpu")
+    assert (found, type(found), found.event_type) == ("OutOfexample.com/gpu", OutOfResource, EventType.WARNING)
 
 
 def test_a_word_of_another_version_is_read_and_means_no_event():

@@ -11,7 +11,8 @@ from klet.config.command_line import Settings, parse_command_line
 from klet.config.errors import ConfigError
 from klet.config.sections import MemorySwap
 from klet.host.machine.info import Cpu, MachineInfo
-from klet.node.machine_checks import check_machine, check_paths
+from klet.node.machine_checks import check_machine, check_paths, check_storage
+from klet.node.settings import NodeSettings, cut_reservations
 
 GIB = 1 << 30
 CPUS = tuple(Cpu(number, core=number, socket=0, node=0) for number in range(4))
@@ -119,3 +120,25 @@ def test_the_socket_of_a_previous_run_is_fine(tmp_path, monkeypatch):
 def test_a_socket_in_a_directory_that_is_not_there(check, tmp_path):
     with pytest.raises(ConfigError, match=f"there is no directory {tmp_path}/nowhere: make it first"):
         check("root", socket="nowhere/s")
+
+
+@pytest.mark.parametrize(
+    ("size", "counts", "fails"),
+    [
+        pytest.param(GIB, True, True, id="less than is reserved"),
+        pytest.param(3 * GIB, True, False, id="more than is reserved"),
+        pytest.param(GIB, False, False, id="local storage that is no resource"),
+        pytest.param(None, True, False, id="a size that is not known"),
+    ],
+)
+def test_reserved_storage(size, counts, fails):
+    reservations = cut_reservations(settings("--kube-reserved=ephemeral-storage=2Gi").config)
+    node = NodeSettings(name="n", counts_storage=counts, reservations=reservations)
+    if not fails:
+        check_storage(size, node)
+        return
+    with pytest.raises(ConfigError) as caught:
+        check_storage(size, node)
+    assert str(caught.value).startswith(
+        'invalid Node Allocatable configuration. Resource "ephemeral-storage" has a reservation of '
+    )

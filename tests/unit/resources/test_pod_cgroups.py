@@ -59,6 +59,15 @@ async def test_one_that_is_there_keeps_its_values(pods, hierarchy):
     assert hierarchy.cgroups[PATHS["b-2"]] == CgroupResources(cpu_shares=7)
 
 
+async def test_one_that_was_made_without_its_values_gets_them(pods, hierarchy):
+    allocation = desired_allocation(FULL)
+    await pods.ensure(FULL, allocation)
+    [path] = [path for path in hierarchy.cgroups if FULL.metadata.uid in path]
+    whole, hierarchy.cgroups[path] = hierarchy.cgroups[path], CgroupResources()
+    await pods.write(FULL, allocation)
+    assert hierarchy.cgroups[path] == whole != CgroupResources()
+
+
 async def test_values_that_are_refused_do_not_stop_the_pod(pods, hierarchy):
     hierarchy.refuses[PATHS["a-1"]] = "no"
     await pods.ensure(PLAIN, desired_allocation(PLAIN))

@@ -33,7 +33,9 @@ def burstable(cpu="500m", memory="100Mi", *, uid="u"):
 
 
 def made(cgroups, **rules):
-    return QosCgroups(cgroups=cgroups, kubepods=CgroupName(("kubepods",)), rules=QosRules(**rules))
+    return QosCgroups(
+        cgroups=cgroups, kubepods=CgroupName(("kubepods",)), rules=QosRules(**rules), root_limits=lambda: None
+    )
 
 
 class CountingHierarchy:

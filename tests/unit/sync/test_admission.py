@@ -9,7 +9,7 @@ from klet.api.quantity import Quantity
 from klet.journal.memory import MemoryJournal
 from klet.model.allocation import desired_allocation
 from klet.model.reasons import Reason
-from klet.model.verdicts import Admit, Reject, Wait
+from klet.model.verdicts import Admit, Preempt, Reject, Wait
 from klet.pods.store import PodStore
 from klet.sync.admission import PodAdmission
 from klet.sync.ledger import WorkerLedger
@@ -35,6 +35,7 @@ class Voice:
 
 class Bench:
     def __init__(self, *verdicts, remembered=(), declared=None):
+        self.statuses = {uid: PodStatus(phase="Pending") for uid in remembered}
         self.voices = [Voice(verdict) for verdict in verdicts]
         self.pods, self.ledger, self.allocations = PodStore(), WorkerLedger(), AllocationBook()
         self.journal = MemoryJournal(clock=ManualClock())
@@ -45,7 +46,7 @@ class Bench:
             pods=self.pods,
             ledger=self.ledger,
             allocations=self.allocations,
-            remembers=lambda uid: uid in remembered,
+            status_of=self.statuses.get,
             report_rejection=lambda *rejection: self.reported.append(rejection),
             recorder=self.journal,
         )
@@ -73,6 +74,58 @@ async def test_who_is_not_asked_about(pod, remembered):
     bench = Bench(REFUSED, remembered=remembered)
     assert await bench.admission.admit(pod) == Admit()
     assert bench.voices[0].asked == []
+
+
+VICTIM = make_pod(uid="victim", name="victim")
+ROOM = Preempt((VICTIM,), "a critical pod needs the room", resource="cpu")
+
+
+async def test_nobody_makes_room_for_a_pod_that_another_handler_rejects():
+    bench = Bench(ROOM, REFUSED)
+    assert await bench.admission.admit(POD) == REFUSED
+
+
+async def test_room_is_made_once_all_others_admit_the_pod():
+    bench = Bench(ROOM, Admit())
+    assert await bench.admission.admit(POD) == ROOM
+    assert [len(voice.asked) for voice in bench.voices] == [1, 1]
+    assert bench.allocations.pods() == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("stage", "phase", "counts"),
+    [
+        pytest.param(Stage.SYNCING, None, True, id="a new pod"),
+        pytest.param(Stage.SYNCING, "Running", True, id="one that runs"),
+        pytest.param(Stage.SYNCING, "Failed", False, id="one that has ended"),
+        pytest.param(Stage.TERMINATING, "Failed", True, id="one that has ended and is still being stopped"),
+        pytest.param(Stage.ADMITTING, None, False, id="one that waits for its admission"),
+        pytest.param(Stage.ADMITTING, "Running", True, id="one that a previous run of the agent admitted"),
+        pytest.param(Stage.ADMITTING, "Failed", False, id="one that a previous run of the agent rejected"),
+        pytest.param(Stage.FINISHED, "Running", False, id="one that is finished"),
+    ],
+)
+async def test_what_a_pod_holds(stage, phase, counts):
+    bench = Bench(Admit())
+    bench.pods.put(VICTIM)
+    bench.ledger.put("victim", WorkerState(pod=VICTIM, stage=stage))
+    if phase is not None:
+        bench.statuses["victim"] = PodStatus(phase=phase)
+    assert bench.admission.others_of(POD) == ((VICTIM,) if counts else ())
+
+
+async def test_a_pod_does_not_count_beside_itself():
+    bench = Bench()
+    bench.pods.put(VICTIM)
+    bench.ledger.put("victim", WorkerState(pod=VICTIM, stage=Stage.SYNCING))
+    assert bench.admission.others_of(VICTIM) == ()
+
+
+def test_a_pod_that_made_room_is_logged(caplog):
+    caplog.set_level("INFO")
+    Bench().admission.note_preempted(VICTIM, ROOM)
+    [record] = [each for each in caplog.records if each.message == "Pod preempted"]
+    assert (record.uid, record.resource) == ("victim", "cpu")
 
 
 async def test_only_pods_that_hold_something_count():

@@ -64,7 +64,13 @@ OVER = {"no runtime"}
             OVER,
             id="its last status is made from what is left",
         ),
-        pytest.param(state(Stage.TERMINATING, is_evicted=True), True, {"may run", "no content"}, id="evicted"),
+        pytest.param(state(Stage.TERMINATING, is_evicted=True), True, {"may run"}, id="evicted, and still stopping"),
+        pytest.param(
+            state(Stage.FINISHED, is_stopping=True, is_evicted=True),
+            True,
+            OVER | {"no content"},
+            id="evicted, and over",
+        ),
         pytest.param(
             state(Stage.FINISHED, is_stopping=True, is_deleted=True, restart_requested=True),
             True,

@@ -715,7 +715,7 @@ def test_victims_have_stopped_before_the_pod_that_needs_their_room_is_asked_abou
         bench.update(CREATE, victim)
         await bench.run_for(4)
         bench.live = False
-        bench.admission.verdicts["uid-1"] = [Preempt((victim,), "a critical pod needs the room")]
+        bench.admission.verdicts["uid-1"] = [Preempt((victim,), "a critical pod needs the room", resource="cpu")]
         bench.update(CREATE, make_pod())
         await bench.run_for(2)
         assert (bench.stage(), bench.admission.asked) == (Stage.ADMITTING, ["uid-1"])
@@ -723,6 +723,7 @@ def test_victims_have_stopped_before_the_pod_that_needs_their_room_is_asked_abou
         assert bench.ledger.state_of("uid-2").is_evicted
         assert bench.admission.asked == ["uid-1", "uid-1"]
         assert bench.order()[-2:] == [("finish", "uid-2"), ("sync", "uid-1")]
+        assert bench.admission.preempted == [("uid-2", "cpu")]
 
     on_bench(test)
 

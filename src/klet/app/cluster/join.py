@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
-from klet.api.placement import Taint
 from klet.app.cluster.connection import ClusterClients, connect_cluster
 from klet.app.cluster.drivers import DriverSettings, NodeDrivers, build_driver_parts, build_drivers
 from klet.app.cluster.identity import build_identity_parts, open_node_identity, open_requested_serving
@@ -142,17 +141,6 @@ def find_host_ips(cluster: Cluster, *, expected: tuple[str, ...]) -> Callable[[]
     def find() -> tuple[str, ...]:
         node = nodes.get(name)
         return (host_ips(node) if node is not None else ()) or expected
-
-    return find
-
-
-def find_node_taints(cluster: Cluster) -> Callable[[], tuple[Taint, ...]]:
-    """Return the taints of the node as its object has them now."""
-    nodes, name = cluster.informers.node, cluster.reports.node.name
-
-    def find() -> tuple[Taint, ...]:
-        node = nodes.get(name)
-        return node.spec.taints if node is not None else ()
 
     return find
 

@@ -1,5 +1,6 @@
 """The kernel's cgroup files, v1 and v2: the base of the cgroup drivers. Its calls block."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from klet.host.cgroups.layout import CgroupMode
@@ -28,13 +29,28 @@ class Hierarchy(Protocol):
     def write(self, path: str, resources: CgroupResources) -> None: ...
 
     def read(self, path: str) -> CgroupResources:
-        """Return the CPU, memory and pid values as they are now."""
+        """Return the values as they are now; None, or nothing, for what this machine cannot limit."""
         ...
 
     def usage(self, path: str) -> CgroupUsage: ...
 
     def pids(self, path: str) -> frozenset[int]:
         """Return the processes of a cgroup and of all below it."""
+        ...
+
+    def members(self, path: str) -> frozenset[int]:
+        """Return the processes of a cgroup itself, without those below it."""
+        ...
+
+    def attach(self, path: str, pid: int, *, source: str | None = None) -> None:
+        """Move a process into a cgroup, which is made if it is not there.
+
+        With a source, only in those trees where the process is in that cgroup: in the others it has one of its own.
+        """
+        ...
+
+    def holds(self, path: str, own: Mapping[str, str]) -> bool:
+        """Return whether a process is in a cgroup, in every tree; `own` are the lines of its /proc/<pid>/cgroup."""
         ...
 
     def kill(self, path: str) -> bool:

@@ -159,7 +159,7 @@ class CgroupManager:
             await self._run(self._hierarchy.write, path, written)
 
     async def read(self, name: CgroupName) -> CgroupResources:
-        """Return the CPU, memory and pid values as they are now; CPU weight comes back as shares, with loss."""
+        """Return the values as they are now; CPU weight comes back as shares, with loss."""
         return await self._run(self._hierarchy.read, self.path(name))
 
     async def usage(self, name: CgroupName) -> CgroupUsage:

@@ -79,6 +79,11 @@ def cgroupfs_path(name: CgroupName) -> str:
     return "/" + "/".join(component for component in name.components if component)
 
 
+def literal_path(path: str) -> str:
+    """Return a path of the configuration that is taken as it is, whatever the driver."""
+    return posixpath.normpath(f"/{path.lstrip('/')}")
+
+
 def parse_cgroupfs(path: str) -> CgroupName:
     """Split a path. A trailing slash makes an empty component, as upstream has it for `--cgroup-root`."""
     text = path.removeprefix("/")

@@ -76,9 +76,16 @@ def collect_pids(directory: Path) -> frozenset[int]:
     """Return the processes of a cgroup and of all below it."""
     pids: set[int] = set()
     for current in _walk(directory):
-        pids.update(_own_pids(current))
+        pids.update(own_pids(current))
+    return frozenset(pids)
+
+
+def own_pids(directory: Path) -> frozenset[int]:
+    """Return the processes of a cgroup itself."""
+    # A threaded cgroup answers EOPNOTSUPP: its processes are listed by its domain.
+    text = read_if_there(directory / "cgroup.procs")
     # 0 stands for a process outside our pid namespace, which cannot be signalled from here.
-    return frozenset(pids - {0})
+    return frozenset(() if text is None else (int(line) for line in text.split())) - {0}
 
 
 def remove_tree(directory: Path) -> None:
@@ -125,12 +132,6 @@ def _is_mounted(directory: Path) -> bool:
         return is_mount_root(directory)
     except FileMissing:
         return False
-
-
-def _own_pids(directory: Path) -> Iterable[int]:
-    # A threaded cgroup answers EOPNOTSUPP: its processes are listed by its domain.
-    text = read_if_there(directory / "cgroup.procs")
-    return () if text is None else (int(line) for line in text.split())
 
 
 def _rmdir_beside(top: Path, directory: Path) -> bool:

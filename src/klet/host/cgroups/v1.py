@@ -9,7 +9,7 @@ from pathlib import Path
 
 from klet.host.cgroups import tree
 from klet.host.cgroups.layout import NAMED_SYSTEMD, CgroupMode
-from klet.host.cgroups.resources import UNLIMITED, CgroupResources, hugepage_limits
+from klet.host.cgroups.resources import UNLIMITED, CgroupResources, hugepage_limits, hugepage_unit
 from klet.host.cgroups.usage import CgroupMemoryUsage, CgroupUsage, CpuUsage, build_cpu_v1, build_memory_v1, parse_flat
 from klet.host.errors import CgroupError, FileError, FileMissing
 from klet.host.files import read_text, write_text
@@ -60,11 +60,15 @@ class V1Hierarchy:
 
     def create(self, path: str, resources: CgroupResources) -> None:  # noqa: ARG002 - version 1 has no threaded cgroups
         created: list[Path] = []
+        cpuset = self._controllers.get("cpuset")
         try:
-            for mount in self._mounts:
-                created.extend(tree.make_directories(mount, path))
-            if cpuset := self._controllers.get("cpuset"):
+            # First, and filled: one that is in every tree is whole then, whenever the agent was killed.
+            if cpuset:
+                created.extend(tree.make_directories(cpuset, path))
                 _inherit_cpuset(cpuset, path)
+            for mount in self._mounts:
+                if mount != cpuset:
+                    created.extend(tree.make_directories(mount, path))
         except (CgroupError, FileError):
             tree.remove_directories(created)
             raise
@@ -88,12 +92,15 @@ class V1Hierarchy:
         shares, quota, period = self._numbers("cpu", path, "cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us")
         (memory,) = self._numbers("memory", path, "memory.limit_in_bytes")
         pids = self._text("pids", path, "pids.max")
+        cpuset = self._text("cpuset", path, "cpuset.cpus")
         return CgroupResources(
             cpu_shares=shares,
             cpu_quota=quota,
             cpu_period=period,
+            cpuset=cpuset.strip() if cpuset is not None else None,
             memory_limit=memory,
             pids_limit=None if pids is None else UNLIMITED if pids.strip() == "max" else int(pids),
+            hugepages=self._hugepages(path),
         )
 
     def usage(self, path: str) -> CgroupUsage:
@@ -102,6 +109,23 @@ class V1Hierarchy:
 
     def pids(self, path: str) -> frozenset[int]:
         return frozenset().union(*(tree.collect_pids(tree.inside(mount, path)) for mount in self._mounts))
+
+    def members(self, path: str) -> frozenset[int]:
+        """Return those of the controller `devices`, as upstream does: services have cgroups of their own there."""
+        directory = self.directory("devices", path)
+        if directory is None:
+            raise CgroupError("the cgroup controller devices is not mounted: its processes cannot be listed")
+        return tree.own_pids(directory)
+
+    def attach(self, path: str, pid: int, *, source: str | None = None) -> None:
+        self.create(path, CgroupResources())
+        for mount in self._mounts:
+            if source is None or pid in tree.own_pids(tree.inside(mount, source)):
+                write_text(tree.inside(mount, path) / "cgroup.procs", str(pid))
+
+    def holds(self, path: str, own: Mapping[str, str]) -> bool:
+        trees = (f"name={name}" if name == NAMED_SYSTEMD else name for name in self._controllers)
+        return all(own.get(name, path) == path for name in trees)
 
     def kill(self, path: str) -> bool:  # noqa: ARG002 - version 1 has no way to kill a whole cgroup
         return False
@@ -130,6 +154,12 @@ class V1Hierarchy:
     def _numbers(self, controller: str, path: str, *names: str) -> tuple[int | None, ...]:
         texts = (self._text(controller, path, name) for name in names)
         return tuple(int(text) if text is not None else None for text in texts)
+
+    def _hugepages(self, path: str) -> dict[int, int]:
+        """Return the limit of every page size of the host; none without the controller."""
+        files = {size: f"hugetlb.{hugepage_unit(size)}.limit_in_bytes" for size in self._hugepage_sizes}
+        limits = zip(files, self._numbers("hugetlb", path, *files.values()), strict=True)
+        return {size: limit for size, limit in limits if limit is not None}
 
     def _cpu_usage(self, path: str) -> CpuUsage | None:
         (usage,) = self._numbers("cpuacct", path, "cpuacct.usage")

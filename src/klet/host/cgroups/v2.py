@@ -2,7 +2,7 @@
 
 import contextlib
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from klet.host.cgroups.resources import (
     UNLIMITED,
     CgroupResources,
     hugepage_limits,
+    hugepage_unit,
     shares_from_weight,
     weight_from_shares,
 )
@@ -81,16 +82,20 @@ class V2Hierarchy:
 
     def read(self, path: str) -> CgroupResources:
         directory = tree.inside(self._root, path)
-        weight, pids, memory = (
-            tree.read_if_there(directory / name) for name in ("cpu.weight", "pids.max", "memory.max")
+        weight, pids, memory, protected, cpuset = (
+            tree.read_if_there(directory / name)
+            for name in ("cpu.weight", "pids.max", "memory.max", "memory.min", "cpuset.cpus")
         )
         quota, _, period = (tree.read_if_there(directory / "cpu.max") or "").strip().partition(" ")
         return CgroupResources(
             cpu_shares=shares_from_weight(int(weight)) if weight else None,
             cpu_quota=_limit(quota),
             cpu_period=int(period) if period else None,
+            cpuset=cpuset.strip() if cpuset is not None else None,
             memory_limit=_limit(memory),
+            memory_min=_limit(protected),
             pids_limit=_limit(pids),
+            hugepages=self._hugepages(directory),
         )
 
     def usage(self, path: str) -> CgroupUsage:
@@ -114,6 +119,17 @@ class V2Hierarchy:
     def pids(self, path: str) -> frozenset[int]:
         return tree.collect_pids(tree.inside(self._root, path))
 
+    def members(self, path: str) -> frozenset[int]:
+        return tree.own_pids(tree.inside(self._root, path))
+
+    def attach(self, path: str, pid: int, *, source: str | None = None) -> None:
+        self.create(path, CgroupResources())
+        if source is None or pid in self.members(source):
+            write_text(tree.inside(self._root, path) / "cgroup.procs", str(pid))
+
+    def holds(self, path: str, own: Mapping[str, str]) -> bool:
+        return own.get("") == path
+
     def kill(self, path: str) -> bool:
         """Kill through `cgroup.kill`, which is there since Linux 5.14 and races with no fork."""
         directory = tree.inside(self._root, path)
@@ -133,6 +149,13 @@ class V2Hierarchy:
 
     def remove(self, path: str) -> None:
         tree.remove_tree(tree.inside(self._root, path))
+
+    def _hugepages(self, directory: Path) -> dict[int, int]:
+        """Return the limit of every page size of the host; none without the controller."""
+        texts = {
+            size: tree.read_if_there(directory / f"hugetlb.{hugepage_unit(size)}.max") for size in self._hugepage_sizes
+        }
+        return {size: limit for size, text in texts.items() if (limit := _limit(text)) is not None}
 
     def _files(self, resources: CgroupResources) -> Iterator[tuple[str, str]]:
         """Yield the plain files, in the order in which upstream writes them."""

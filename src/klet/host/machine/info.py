@@ -66,6 +66,8 @@ class MachineInfo(Struct, frozen=True, kw_only=True):
     """By number. On a machine whose kernel does not report them each socket stands for one, without its memory."""
     agent_cpus: int = 1
     """How many of the CPUs the agent itself may run on."""
+    max_processes: int | None = None
+    """How many processes and threads the kernel allows; None: not known."""
     page_size: int = 4096
     architecture: str = ""
     """In Kubernetes' words."""

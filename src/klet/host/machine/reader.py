@@ -3,6 +3,7 @@
 Every file has a limit of a few times what the kernel writes there, and every number one of digits.
 """
 
+import contextlib
 import os
 import platform
 import re
@@ -68,6 +69,7 @@ class MachineReader:
             topology=topology,
             numa_nodes=self.numa_nodes() or tuple(NumaNode(number=each) for each in sorted({c.node for c in topology})),
             agent_cpus=len(os.sched_getaffinity(0)),
+            max_processes=self.max_processes(),
             page_size=os.sysconf("SC_PAGE_SIZE"),
             architecture=host_architecture(),
             hostname=socket.gethostname(),
@@ -130,6 +132,15 @@ class MachineReader:
 
     def online_cpus(self) -> frozenset[int]:
         return parse_cpu_list(self._list(f"{_CPUS}/online"))
+
+    def max_processes(self) -> int | None:
+        """Return the lower of the kernel's two limits, of those that can be read (upstream: pidlimit's MaxPID)."""
+        found: list[int] = []
+        for name in ("pid_max", "threads-max"):
+            with contextlib.suppress(FileError, MalformedFile):
+                path = f"proc/sys/kernel/{name}"
+                found.append(parse_number(self._word(path), path))
+        return min(found, default=None)
 
     def hugepages(self) -> dict[int, int]:
         """Return how many huge pages there are of each size in bytes."""

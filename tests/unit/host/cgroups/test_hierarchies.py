@@ -1,6 +1,7 @@
 """Both hierarchies over plain directories: what needs no kernel to be seen."""
 
 import pytest
+from msgspec.structs import replace
 
 from klet.host.cgroups.discover import find_hierarchy, find_hugepage_sizes
 from klet.host.cgroups.layout import CgroupMode
@@ -82,6 +83,16 @@ def test_version_1_takes_back_what_it_made_when_a_part_fails(v1, tmp_path):
     assert not (tmp_path / "cpu/a").exists()
 
 
+def test_version_1_fills_the_cpuset_before_it_makes_the_rest(tmp_path):
+    for name in ("cpu", "cpuset"):
+        plant(tmp_path / name)
+    plant(tmp_path / "cpuset", "cpuset.cpus", text="0-1")
+    hierarchy = V1Hierarchy(controllers={name: tmp_path / name for name in ("cpu", "cpuset")})
+    with pytest.raises(FileError, match=r"cpuset\.cpus"):
+        hierarchy.create("/new", CgroupResources())
+    assert not (tmp_path / "cpu/new").exists()
+
+
 def test_version_2_writes_what_is_given(v2, tmp_path):
     v2.write(
         "/pod",
@@ -149,6 +160,69 @@ def test_version_2_switches_controllers_on_along_the_path(v2, tmp_path):
 def test_version_2_without_a_value_reads_nothing(v2):
     values = v2.read("/missing")
     assert (values.cpu_shares, values.cpu_quota, values.memory_limit) == (None, None, None)
+
+
+def test_version_1_reads_what_it_writes(v1, tmp_path):
+    plant(tmp_path / "cpuset/pod", "cpuset.cpus")
+    plant(tmp_path / "cpu/pod", "cpu.cfs_quota_us", "cpu.cfs_period_us", text="0")
+    controllers = {name: tmp_path / name for name in ("cpu", "cpuset", "hugetlb")}
+    hierarchy = V1Hierarchy(controllers=controllers, hugepage_sizes=(2 * MIB, 1024 * MIB))
+    hierarchy.write("/pod", CgroupResources(cpu_shares=7, cpuset="0-1", hugepages={2 * MIB: 4 * MIB}))
+    values = hierarchy.read("/pod")
+    assert (values.cpu_shares, values.cpuset, values.hugepages) == (7, "0-1", {2 * MIB: 4 * MIB, 1024 * MIB: 0})
+
+
+def test_version_2_reads_what_it_writes(v2):
+    wanted = CgroupResources(
+        cpu_shares=2, cpuset="0-1", memory_limit=MIB, memory_min=4096, pids_limit=7, hugepages={2 * MIB: 4 * MIB}
+    )
+    v2.write("/pod", wanted)
+    assert replace(v2.read("/pod"), cpu_quota=None, cpu_period=None) == wanted
+
+
+def test_version_1_moves_a_process_in_those_trees_where_it_is_in_the_source(tmp_path):
+    for name, pids in {"cpu": "7", "devices": "7\n8\n0", "memory": "8"}.items():
+        plant(tmp_path / name, "cgroup.procs", text=pids)
+        plant(tmp_path / name / "target", "cgroup.procs")
+    hierarchy = V1Hierarchy(controllers={name: tmp_path / name for name in ("cpu", "devices", "memory")})
+    assert hierarchy.members("/") == {7, 8}
+    hierarchy.attach("/target", 7, source="/")
+    read = {name: (tmp_path / name / "target/cgroup.procs").read_text() for name in ("cpu", "devices", "memory")}
+    assert read == {"cpu": "7", "devices": "7", "memory": ""}
+    hierarchy.attach("/target", 7)
+    assert (tmp_path / "memory/target/cgroup.procs").read_text() == "7"
+
+
+def test_version_1_lists_no_processes_without_the_controller_that_has_them_all(v1):
+    with pytest.raises(CgroupError, match="the cgroup controller devices is not mounted"):
+        v1.members("/")
+
+
+def test_version_2_moves_a_process_if_it_is_in_the_source(v2, tmp_path):
+    plant(tmp_path, "cgroup.procs", text="7\n")
+    plant(tmp_path / "target", "cgroup.procs")
+    v2.attach("/target", 8, source="/")
+    assert (tmp_path / "target/cgroup.procs").read_text() == ""
+    v2.attach("/target", 7, source="/")
+    assert (tmp_path / "target/cgroup.procs").read_text() == "7"
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        pytest.param({"cpu": "/a", "name=systemd": "/a"}, True, id="in every tree"),
+        pytest.param({"cpu": "/a", "name=systemd": "/b"}, False, id="not in that of systemd"),
+        pytest.param({"cpu": "/a", "name=systemd": "/a", "": "/b"}, True, id="version 2 beside it does not count"),
+    ],
+)
+def test_version_1_knows_whether_a_process_is_in_a_cgroup(tmp_path, own, expected):
+    hierarchy = V1Hierarchy(controllers={name: tmp_path / name for name in ("cpu", "systemd")})
+    assert hierarchy.holds("/a", own) is expected
+
+
+def test_version_2_knows_whether_a_process_is_in_a_cgroup(v2):
+    assert v2.holds("/a", {"": "/a"})
+    assert not v2.holds("/a", {"": "/"})
 
 
 def test_the_mount_table_decides(tmp_path):

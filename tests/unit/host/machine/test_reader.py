@@ -111,6 +111,21 @@ def test_huge_pages_are_counted_by_size(machine, write):
     assert machine.hugepages() == {2 << 20: 512, 1 << 30: 0}
 
 
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        pytest.param({"pid_max": "4194304\n", "threads-max": "15000\n"}, 15000, id="the lower of the two counts"),
+        pytest.param({"pid_max": "32768\n"}, 32768, id="one that can be read"),
+        pytest.param({"pid_max": "many\n", "threads-max": "9\n"}, 9, id="one that is a number"),
+        pytest.param({}, None, id="none is known"),
+    ],
+)
+def test_how_many_processes_there_may_be(machine, write, files, expected):
+    for name, text in files.items():
+        write(f"proc/sys/kernel/{name}", text)
+    assert machine.max_processes() == expected
+
+
 @pytest.fixture
 def smallest(write):
     """Files without which there is no machine."""
