@@ -33,6 +33,7 @@ OTHER_RESOURCES = frozenset(
         ("objectcache/tokens.py", "found"),  # the kinds of an API group
         ("runtime/config/container_config.py", "settings"),  # the node's rules
         ("runtime/config/sandbox_config.py", "settings"),
+        ("runtime/creation.py", "linux"),  # of a configuration that is made
         ("runtime/crash_backoff.py", "known"),  # of a delay that was restored
         ("runtime/reader.py", "container"),  # a message of the CRI
         ("simulation/node.py", "containers"),  # what the node has for pods

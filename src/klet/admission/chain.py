@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from klet.admission.predicate_check import PredicateCheck
-from klet.admission.verdicts import AdmitHandler
+from klet.model.verdicts import AdmitHandler
 
 
 class AdmissionChain(Struct, frozen=True, kw_only=True):

@@ -6,12 +6,12 @@ What depends on the Node and on other pods is in `predicates.py`.
 from collections.abc import Sequence
 from typing import Final
 
-from klet.admission.verdicts import Admit, Reject, Verdict
 from klet.api.pod import Pod
 from klet.api.pod_resources import asks_for_pod_level_resources
 from klet.api.sysctls import IPC, NET, SAFE_SYSCTLS, matches_sysctl, namespace_of, normalize_sysctl
 from klet.model.app_armor import LOCALHOST, every_container, find_app_armor_profile, needs_app_armor
 from klet.model.reasons import Reason
+from klet.model.verdicts import Admit, Reject, Verdict
 
 _NEW: Final = frozenset({"", "Pending"})
 """Phases of a pod that has not run yet."""

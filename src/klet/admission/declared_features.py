@@ -7,12 +7,12 @@ Upstream: component-helpers' nodedeclaredfeatures.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from klet.admission.verdicts import Admit, Reject, Verdict
 from klet.api.pod import Pod
 from klet.api.quantity import ZERO, Quantity
 from klet.model.pod_resources import CPU
 from klet.model.qos import QosClass
 from klet.model.reasons import Reason
+from klet.model.verdicts import Admit, Reject, Verdict
 
 CPU_RESIZE: Final = "GuaranteedQoSPodCPUResize"
 POD_RESIZE: Final = "InPlacePodLevelResourcesVerticalScaling"

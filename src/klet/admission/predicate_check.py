@@ -18,12 +18,12 @@ from klet.admission.predicates import (
     with_own_system,
 )
 from klet.admission.resource_fit import ResourceDemand, compare_resources, compute_requested
-from klet.admission.verdicts import Verdict
 from klet.api.node import Node
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.model.pod_resources import compute_resource_request
 from klet.model.roles import Allocations
+from klet.model.verdicts import Verdict
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from klet.admission.preemption import MESSAGE, Need, NoVictims, Requests, as_preempted, choose_victims
 from klet.admission.resource_fit import ResourceDemand
-from klet.admission.verdicts import Admit, Preempt, Reject, Verdict
 from klet.api.affinity import suits_pod
 from klet.api.container import ContainerPort
 from klet.api.node import LINUX, OS_LABEL, Node
@@ -21,6 +20,7 @@ from klet.api.pod_resources import is_sidecar
 from klet.api.tolerations import find_untolerated
 from klet.model.pods import is_critical, is_static
 from klet.model.reasons import Reason
+from klet.model.verdicts import Admit, Preempt, Reject, Verdict
 
 NO_EXECUTE: Final = "NoExecute"
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - compared with, not bound to

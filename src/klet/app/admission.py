@@ -8,20 +8,27 @@ from klet.admission.declared_features import DeclaredFeatureCheck
 from klet.admission.loads import PodLoads
 from klet.admission.predicate_check import PredicateCheck
 from klet.admission.predicates import PredicateRules
-from klet.admission.verdicts import AdmitHandler
 from klet.api.node import NodeStatus
 from klet.api.pod import Pod, PodStatus
 from klet.app.boards import Boards
 from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
 from klet.model.pods import uid_of
+from klet.model.verdicts import AdmitHandler
 from klet.node.cached_node import CachedNode
 from klet.node.initial_node import build_initial_node
 from klet.node.runtime_state import RuntimeState
 
 
-def build_admission(ports: Ports, settings: AgentSettings, boards: Boards, *, runtime: RuntimeState) -> AdmissionChain:
-    """Build what is asked about every new pod."""
+def build_admission(
+    ports: Ports,
+    settings: AgentSettings,
+    boards: Boards,
+    *,
+    runtime: RuntimeState,
+    managers: tuple[AdmitHandler, ...],
+) -> AdmissionChain:
+    """Build what is asked about every new pod. `managers` give it its resources."""
     after: tuple[AdmitHandler, ...] = (
         AppArmorCheck(is_enabled=ports.machine.info().has_app_armor),
         FeatureCheck(pod_level_resources=settings.has_pod_level_resources),
@@ -30,6 +37,7 @@ def build_admission(ports: Ports, settings: AgentSettings, boards: Boards, *, ru
         after = (*after, DeclaredFeatureCheck(declared=settings.declared_features))
     return AdmissionChain(
         before=(SysctlCheck(allowed=settings.allowed_sysctls),),
+        managers=managers,
         predicates=_build_predicates(ports, settings, boards, runtime=runtime),
         after=after,
     )

@@ -222,7 +222,7 @@ def build_api_parts(
         path=api.own_socket,
         routes=(
             *routes,
-            KletRoutes(pods=pods, journal=records),
+            KletRoutes(pods=pods, journal=records, topology=agent.topology.read),
             PullRoutes(pulls=agent.pulls, clock=clock),
             ImageRoutes(images=agent.image_views),
             FitRoutes(manifests=api.manifests, fit=agent.fit),

@@ -17,6 +17,7 @@ from klet.app.cgroup_opening import open_cgroups
 from klet.app.metrics import register_journal
 from klet.app.ports import BasePorts, ContainerPorts, NodeObjects, PluginPorts, Ports
 from klet.app.provider_opening import open_provider_logins
+from klet.app.resource_opening import open_cpu_manager, open_memory_manager
 from klet.app.settings import AgentSettings
 from klet.app.volume_opening import open_meter, open_quotas, open_volumes
 from klet.certs.pod_certificates.board import NoPodCertificates
@@ -292,6 +293,8 @@ async def open_ports(
             metrics=base.metrics,
             content=base.content,
             tracer=base.tracer,
+            cpus=await open_cpu_manager(settings, client, threads=threads, clock=clock),
+            memory=await open_memory_manager(settings, threads=threads, clock=clock),
             plugins=open_plugins(settings.root, plugin_handlers or {}, threads=threads, clock=clock),
         )
     finally:

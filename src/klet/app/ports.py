@@ -12,6 +12,8 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.node import Node
+from klet.checkpoint.file import StateStore
+from klet.checkpoint.upstream import CpuManagerState, MemoryManagerState
 from klet.cri.client import CriClient
 from klet.cri.content import ContainerdContent
 from klet.cri.events import RuntimeEventSource
@@ -37,6 +39,8 @@ from klet.node.oom import KernelMessages, OomCounts
 from klet.node.status_inputs import Addresses
 from klet.plugins.boards import PluginHandler
 from klet.plugins.operations import PluginSockets
+from klet.resources.cpu.state import CpuState
+from klet.resources.memory.tables import MemoryState
 from klet.resources.qos_repair import RepairableCgroups
 from klet.runtime.claims import ClaimPreparer
 from klet.runtime.config.container_options import DeviceOptions
@@ -166,6 +170,20 @@ class PluginPorts(Struct, frozen=True, kw_only=True):
     handlers: Mapping[str, PluginHandler]
 
 
+class MemoryManagerPorts(Struct, frozen=True, kw_only=True):
+    """Who has been given memory of which NUMA nodes, and where that is kept."""
+
+    state: MemoryState
+    store: StateStore[MemoryManagerState]
+
+
+class CpuManagerPorts(Struct, frozen=True, kw_only=True):
+    """Who has been given which CPUs, and where that is kept."""
+
+    state: CpuState
+    store: StateStore[CpuManagerState]
+
+
 class BasePorts(Struct, frozen=True, kw_only=True):
     """Time, chance, the machine, threads for the disk, the runtime, and where causes are recorded."""
 
@@ -247,5 +265,9 @@ class Ports(Struct, frozen=True, kw_only=True):
     """The same as reported in statuses: only where there is an API server."""
     tracer: Tracer | None = None
     """Makes spans; None if nothing is traced."""
+    cpus: CpuManagerPorts | None = None
+    """None where no CPUs are given to anyone alone."""
+    memory: MemoryManagerPorts | None = None
+    """None where no memory is given to anyone alone."""
     plugins: PluginPorts | None = None
     """None on a machine without plugins, as in most simulations."""

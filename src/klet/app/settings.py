@@ -45,10 +45,19 @@ from klet.logs.rotation import LogRotationSettings
 from klet.model.features import DEFAULT_FEATURES, PodFeatures
 from klet.model.stats import SystemCgroups
 from klet.network.dns import DnsSettings
+from klet.node.capacity import machine_capacity
 from klet.node.machine_checks import check_machine
-from klet.node.settings import NodeSettings, cut_node_settings
+from klet.node.settings import NodeSettings, cut_node_settings, cut_reservations
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
+from klet.resources.cpu.settings import CpuManagerSettings, cut_cpu_manager_settings
 from klet.resources.names import pods_root
+from klet.resources.settings import (
+    MemoryManagerSettings,
+    check_topology_manager,
+    cut_memory_manager_settings,
+    cut_topology_rules,
+)
+from klet.resources.topology.rules import TopologyRules
 from klet.runtime.config.container_config import ContainerSettings
 from klet.runtime.config.id_blocks import UserIdSettings, choose_range
 from klet.runtime.config.linux_resources import MemoryQosRules, ResourceRules, SwapRules
@@ -89,6 +98,9 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     cgroups_per_qos: bool
     pod_cgroups: PodCgroupRules
     qos: QosRules
+    topology: TopologyRules = TopologyRules()
+    cpu_manager: CpuManagerSettings = CpuManagerSettings()
+    memory_manager: MemoryManagerSettings = MemoryManagerSettings()
     node_cgroups: NodeCgroupSettings = NodeCgroupSettings()
     resolv_conf: Path | None
     gc: GcPolicy
@@ -171,6 +183,9 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         cgroups_per_qos=config.cgroups_per_qos,
         pod_cgroups=cut_pod_cgroup_rules(given, machine),
         qos=cut_qos_rules(given, machine),
+        topology=cut_topology_rules(config, machine),
+        cpu_manager=cut_cpu_manager(given, machine),
+        memory_manager=cut_memory_manager_settings(config, machine, cut_kept_resources(given, machine)),
         node_cgroups=cut_node_cgroups(given, machine),
         resolv_conf=Path(config.resolv_conf) if config.resolv_conf else None,
         gc=GcPolicy(
@@ -324,6 +339,9 @@ def check_settings(given: Settings, machine: MachineInfo) -> None:
     """Raise ConfigError for the first setting that this machine cannot keep; only looks at it."""
     config = given.config
     check_machine(given, machine)
+    check_topology_manager(config, machine)
+    cut_cpu_manager(given, machine)
+    cut_memory_manager_settings(config, machine, cut_kept_resources(given, machine))
     with _about(f'cgroupRoot (--cgroup-root) "{config.cgroup_root}"', advice="write a path such as /klet"):
         cgroup_path(pods_root(parse_cgroupfs(config.cgroup_root)), CgroupDriver(config.cgroup_driver))
     with _about(f"maxPods (--max-pods) {config.max_pods} with userNamespaces.idsPerPod", advice="lower one of them"):
@@ -385,3 +403,20 @@ def cut_container_rules(given: Settings, machine: MachineInfo) -> ResourceRules:
         swap=swap if machine.has_swap_controller else None,
         memory_qos=memory_qos if has_memory_qos(given, machine) else None,
     )
+
+
+def cut_cpu_manager(given: Settings, machine: MachineInfo) -> CpuManagerSettings:
+    """Return which CPUs containers may have alone."""
+    return cut_cpu_manager_settings(
+        given.config,
+        machine,
+        cut_kept_resources(given, machine),
+        lifts_quota=given.gates.enabled("DisableCPUQuotaWithExclusiveCPUs"),
+    )
+
+
+def cut_kept_resources(given: Settings, machine: MachineInfo) -> Mapping[str, Quantity]:
+    """Return what the node keeps from pods of each resource (GetNodeAllocatableReservation)."""
+    ignore_eviction = given.flags.experimental_allocatable_ignore_eviction
+    reservations = cut_reservations(given.config, ignore_eviction=ignore_eviction)
+    return {name: reservations.of(name, capacity) for name, capacity in machine_capacity(machine).items()}

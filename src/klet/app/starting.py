@@ -7,7 +7,7 @@ from msgspec import Struct
 from klet.app.boards import Boards
 from klet.app.ports import ContainerPorts, Ports
 from klet.app.settings import AgentSettings
-from klet.model.roles import Part
+from klet.model.roles import ContainerPins, CpuQuotas, Part
 from klet.node.addresses import prefers_ipv6
 from klet.plugins.boards import DesiredPlugins, RegisteredPlugins
 from klet.plugins.manager import PluginManager
@@ -52,6 +52,8 @@ def build_runtime_parts(
     *,
     volumes: MountableVolumes,
     images: ImageEnsurer,
+    pins: ContainerPins,
+    quotas: CpuQuotas,
     state: StateSaver,
 ) -> RuntimeParts:
     """Build the reader of the runtime, and the executor of a pod's actions."""
@@ -67,8 +69,8 @@ def build_runtime_parts(
     )
     killer = PodKiller(runtime=runtime, hooks=hooks, recorder=recorder, clock=clock)
     remover = ContainerRemover(runtime=runtime, killer=killer, logs=ports.logs)
-    sandboxes = _build_sandboxes(ports, settings, boards, volumes)
-    starter = _build_starter(ports, settings, boards, volumes=volumes, images=images)
+    sandboxes = _build_sandboxes(ports, settings, boards, volumes, quotas)
+    starter = _build_starter(ports, settings, boards, volumes=volumes, images=images, pins=pins)
     return RuntimeParts(
         reader=reader,
         hooks=hooks,
@@ -89,12 +91,15 @@ def build_runtime_parts(
     )
 
 
-def _build_sandboxes(ports: Ports, settings: AgentSettings, boards: Boards, volumes: MountableVolumes) -> SandboxMaker:
+def _build_sandboxes(
+    ports: Ports, settings: AgentSettings, boards: Boards, volumes: MountableVolumes, quotas: CpuQuotas
+) -> SandboxMaker:
     return SandboxMaker(
         runtime=ports.runtime,
         sources=SandboxSources(
             dns=ports.dns,
             cgroups=ports.cgroups,
+            quotas=quotas,
             runtime_classes=ports.containers.runtime_classes,
             user_namespaces=ports.containers.user_namespaces,
             host_ports=ports.containers.host_ports,
@@ -110,7 +115,13 @@ def _build_sandboxes(ports: Ports, settings: AgentSettings, boards: Boards, volu
 
 
 def _build_starter(
-    ports: Ports, settings: AgentSettings, boards: Boards, *, volumes: MountableVolumes, images: ImageEnsurer
+    ports: Ports,
+    settings: AgentSettings,
+    boards: Boards,
+    *,
+    volumes: MountableVolumes,
+    images: ImageEnsurer,
+    pins: ContainerPins,
 ) -> ContainerStarter:
     creator = ContainerCreator(
         runtime=ports.runtime,
@@ -119,10 +130,12 @@ def _build_starter(
             files=ports.files,
             volumes=volumes,
             node_ips=ports.node_ips,
+            pins=pins,
             settings=settings,
         ),
         logs=ports.logs,
         allocations=boards.allocations,
+        pins=pins,
         clock=ports.clock,
     )
     return ContainerStarter(
@@ -143,6 +156,7 @@ def _build_planner(
     files: ContainerFileMaker,
     volumes: MountableVolumes,
     node_ips: Callable[[], tuple[str, ...]],
+    pins: ContainerPins,
     settings: AgentSettings,
 ) -> ContainerPlanner:
     environment = EnvironmentReader(
@@ -159,6 +173,7 @@ def _build_planner(
         sub_paths=ports.sub_paths,
         environment=environment,
         devices=ports.devices,
+        pins=pins,
         handlers=ports.handlers,
         settings=settings.container,
     )

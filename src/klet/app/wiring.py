@@ -12,6 +12,7 @@ from klet.app.image_collection import build_image_collection
 from klet.app.images import build_images
 from klet.app.metrics import register_features, register_node_name
 from klet.app.ports import Ports
+from klet.app.resource_managers import build_resource_managers, build_topology_reader
 from klet.app.settings import AgentSettings
 from klet.app.starting import build_plugin_manager, build_runtime_parts
 from klet.app.summaries import build_disk_stats, build_summaries
@@ -35,6 +36,7 @@ from klet.probes.manager import ProbeManager
 from klet.probes.metrics import CountedProber, register_probes
 from klet.probes.prober import Prober
 from klet.resources.names import pods_root
+from klet.resources.view import TopologyReader
 from klet.runtime.gc import ContainerGc, ContainerRemover
 from klet.runtime.restart import comes_back
 from klet.stats.collector import StatsCollector
@@ -107,6 +109,8 @@ class Agent(Struct, frozen=True, kw_only=True):
     images: ImageBoard
     """Those that the runtime has, for the node's status."""
     image_views: ImageViews
+    topology: TopologyReader
+    """The machine, and who has what of it."""
 
 
 def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
@@ -128,7 +132,17 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         pulls=boards.pulls,
         clock=ports.clock,
     )
-    parts = build_runtime_parts(ports, settings, boards, volumes=volumes, images=collection.ensurer, state=saved_state)
+    managers = build_resource_managers(ports, settings, boards)
+    parts = build_runtime_parts(
+        ports,
+        settings,
+        boards,
+        volumes=volumes,
+        images=collection.ensurer,
+        pins=managers.pins,
+        quotas=managers.cpus,
+        state=saved_state,
+    )
     killer = parts.killer
     pleg = Pleg(
         reader=parts.reader,
@@ -151,6 +165,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         cgroups=ports.cgroups,
         qos=ports.qos,
         allocations=boards.allocations,
+        quotas=managers.cpus,
         ledger=boards.ledger,
         killer=killer,
         recorder=ports.recorder,
@@ -187,7 +202,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         steps = RebootedPods(inner=steps, reboot=ports.reboot, restart_all=settings.features.restart_all)
     if ports.tracer is not None:
         steps = TracedSteps(inner=steps, tracer=ports.tracer)
-    chain = build_admission(ports, settings, boards, runtime=runtime)
+    chain = build_admission(ports, settings, boards, runtime=runtime, managers=(managers.topology,))
     trigger = HousekeepingTrigger(sources_ready=ports.changes.all_ready, clock=ports.clock)
     admission = PodAdmission(
         handlers=chain.handlers,
@@ -278,6 +293,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
             build_qos_repair(ports, cgroups, ports.changes.all_ready),
             gc,
             *disks.parts,
+            *managers.parts,
             *images.parts,
             *collection.parts,
             *logs,
@@ -318,6 +334,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         pulls=PullMeter(pulls=boards.running_pulls, content=ports.content, clock=ports.clock),
         images=boards.images,
         image_views=collection.views,
+        topology=build_topology_reader(ports, settings, boards, managers),
     )
 
 

@@ -58,6 +58,18 @@ class Damaged(Struct, frozen=True):
 Loaded: TypeAlias = Found[T] | Absent | Damaged
 
 
+class StateStore(Protocol[T]):
+    """A file with state that nobody but an administrator may give up."""
+
+    async def read_or_refuse(self) -> Found[T] | Absent:
+        """Return what it holds; raises CheckpointError if that cannot be used, and leaves it where it is."""
+        ...
+
+    async def save(self, value: T) -> None:
+        """Put a value on disk; raises CheckpointError."""
+        ...
+
+
 class CheckpointFile(Generic[T]):
     """Loads a value once at start and saves it whenever it changed. One writer.
 
@@ -102,6 +114,10 @@ class CheckpointFile(Generic[T]):
                 record_damage(self._recorder, self._path, rule=damage.rule, set_aside=damage.set_aside)
         return loaded
 
+    async def read_or_refuse(self) -> Found[T] | Absent:
+        """Load the file on a thread; raise CheckpointDamaged, and leave it where it is, if it is damaged."""
+        return await self._threads.run(self._load_or_refuse)
+
     async def save(self, value: T, *, sync: bool = True) -> None:
         """Put a value on disk; returns when it is there. The value is read at once and may change afterwards.
 
@@ -145,6 +161,15 @@ class CheckpointFile(Generic[T]):
 
     def _load_one(self, path: Path) -> Loaded[T]:
         try:
+            return self._decode(path)
+        except CheckpointDamaged as error:
+            return self._set_aside(path, str(error))
+
+    def _load_or_refuse(self) -> Found[T] | Absent:
+        return self._decode(self._path)
+
+    def _decode(self, path: Path) -> Found[T] | Absent:
+        try:
             data = read_bytes(path, limit=SIZE_LIMIT)
             value = self._form.decode(data)
         except FileMissing:
@@ -153,8 +178,6 @@ class CheckpointFile(Generic[T]):
             raise CheckpointError(f"checkpoint cannot be read: {error}") from error
         except CheckpointVersion as error:
             raise CheckpointVersion(f"checkpoint {path}: {error}") from error
-        except CheckpointDamaged as error:
-            return self._set_aside(path, str(error))
         # One that a killed agent did not sync is on the disk soon, without anyone's help.
         self._on_disk, self._is_synced = data, True
         return Found(value)

@@ -13,6 +13,7 @@ from msgspec import Struct
 from klet.aio.wall import WallClock
 from klet.api.klet_v1 import Explanation, InstallReport, UpReport, VersionReport, encode, field_names
 from klet.api.klet_v1_fit import API, STATIC, FitAnswer
+from klet.api.klet_v1_topology import MachineTopology
 from klet.api.times import Duration, TimeError
 from klet.cli.client import AgentClient
 from klet.cli.image_app import add_image_commands
@@ -294,6 +295,17 @@ def logs(
         previous=previous,
     )
     print_logs(_client(state_dir), pod, namespace=namespace, container=container, query=query)
+
+
+@app.command()
+def topology(
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help=_json_help(MachineTopology))] = "",
+    state_dir: StateDir = DEFAULT_STATE,
+) -> None:
+    """Show the machine as a picture: sockets, NUMA nodes, cores and memory, and which containers have what alone."""
+    from klet.cli.topology import print_topology  # noqa: PLC0415 - as above
+
+    print_topology(_client(state_dir), as_json=_is_json(output))
 
 
 @app.command()

@@ -10,11 +10,12 @@ from urllib.parse import quote, urlencode
 
 from msgspec import Struct
 
-from klet.api import klet_v1, klet_v1_fit, klet_v1_images
+from klet.api import klet_v1, klet_v1_fit, klet_v1_images, klet_v1_topology
 from klet.api.codec import DecodeError, decode
 from klet.api.klet_v1 import Explanation, NodeExplanation, PodListing, PullEntry, PullListing, RecordedPods, Why
 from klet.api.klet_v1_fit import FitAnswer
 from klet.api.klet_v1_images import ImageGcPreview, NodeImageListing
+from klet.api.klet_v1_topology import MachineTopology
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.version import __version__
@@ -113,6 +114,10 @@ class AgentClient:
     def images(self) -> NodeImageListing:
         """Return the images of the runtime, and who uses them."""
         return self._read(NodeImageListing, klet_v1_images.IMAGES)
+
+    def topology(self) -> MachineTopology:
+        """Return the machine, and who has what of it."""
+        return self._read(MachineTopology, klet_v1_topology.TOPOLOGY)
 
     def preview_collection(self) -> ImageGcPreview:
         """Return what image garbage collection would do now."""

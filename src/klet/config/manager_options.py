@@ -20,7 +20,7 @@ BY_SOCKET: Final = "align-by-socket"
 CLOSEST: Final = "prefer-closest-numa-nodes"
 MOST_NODES: Final = "max-allowable-numa-nodes"
 
-_FEWEST_NODES: Final = 8
+FEWEST_NODES: Final = 8
 _CPU_STAGES: Final[Mapping[str, str]] = {
     FULL_CORES: "",
     STRICT: "",
@@ -35,22 +35,29 @@ _CONFLICTS: Final = (
     (BY_CACHE, ACROSS_CORES),
     (BY_CACHE, ACROSS_NUMA),
 )
+_OPTIONS_GATE: Final = "TopologyManagerPolicyOptions"
 _SINGLE_NODE: Final = "single-numa-node"
 
 
 def check_managers(config: KubeletConfiguration, gates: FeatureGates) -> None:
     """Raise ConfigError for the first policy or option that its manager would refuse."""
     with prefixed("topologyManagerPolicyOptions (--topology-manager-policy-options): "):
-        _check_topology(config)
+        _check_topology(config, gates)
     _check_cpu(config, gates)
     _check_memory(config)
 
 
-def _check_topology(config: KubeletConfiguration) -> None:
+def _check_topology(config: KubeletConfiguration, gates: FeatureGates) -> None:
+    options = config.topology_manager_policy_options
+    if options and not gates.enabled(_OPTIONS_GATE):
+        shown = " ".join(f"{name}:{value}" for name, value in sorted(options.items()))
+        raise ConfigError(
+            f"topology manager policy options map[{shown}] require feature gates {go_quote(_OPTIONS_GATE)} enabled"
+        )
     if config.topology_manager_policy == "none":
         # Upstream does not look at the options of this policy.
         return
-    for name, value in sorted(config.topology_manager_policy_options.items()):
+    for name, value in sorted(options.items()):
         if name == CLOSEST:
             _flag(name, value)
         elif name == MOST_NODES:
@@ -66,8 +73,8 @@ def _check_most_nodes(value: str) -> None:
         count = parse_integer(value, low=-(2**31), high=2**31 - 1, function="Atoi")
     except ConfigError as error:
         raise ConfigError(f"unable to convert policy option to integer {go_quote(MOST_NODES)}: {error}") from error
-    if count < _FEWEST_NODES:
-        raise ConfigError(f"the minimum value of {go_quote(MOST_NODES)} should not be less than {_FEWEST_NODES}")
+    if count < FEWEST_NODES:
+        raise ConfigError(f"the minimum value of {go_quote(MOST_NODES)} should not be less than {FEWEST_NODES}")
 
 
 def _check_cpu(config: KubeletConfiguration, gates: FeatureGates) -> None:

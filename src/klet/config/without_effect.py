@@ -35,9 +35,6 @@ class Row(Struct, frozen=True):
 
 
 _EVICTION: Final = "pods are not evicted"
-_CPUS: Final = "there is no CPU manager: containers run on all CPUs"
-_MEMORY: Final = "there is no memory manager"
-_TOPOLOGY: Final = "there is no topology manager"
 _SHUTDOWN: Final = "pods are not stopped in order when the machine shuts down"
 _JSON: Final = "klet speaks JSON to the API server: it is decoded in a third of the time that protobuf takes"
 _IPTABLES: Final = "klet makes no rules of iptables"
@@ -48,14 +45,6 @@ FIELDS: Final = (
     Row("streamingConnectionIdleTimeout", _UPSTREAM),
     Row("hairpinMode", _UPSTREAM),
     Row("contentType", _JSON, honoured="application/json"),
-    Row("cpuManagerPolicy", _CPUS, is_partly=True),
-    Row("cpuManagerPolicyOptions", _CPUS),
-    Row("cpuManagerReconcilePeriod", _CPUS),
-    Row("memoryManagerPolicy", _MEMORY),
-    Row("reservedMemory", _MEMORY),
-    Row("topologyManagerPolicy", _TOPOLOGY),
-    Row("topologyManagerScope", _TOPOLOGY),
-    Row("topologyManagerPolicyOptions", _TOPOLOGY),
     Row("makeIPTablesUtilChains", _IPTABLES, honoured=False),
     Row("iptablesMasqueradeBit", _UPSTREAM),
     Row("iptablesDropBit", _UPSTREAM),
@@ -93,21 +82,23 @@ IDLE_GATES: Final = _names(
     """
     DRAAdminAccess DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaintRules DRADeviceTaints
     DRAPartitionableDevices DRAPrioritizedList DRAResourceClaimDeviceStatus GenericWorkload
-    InPlacePodVerticalScalingAllocatedStatus ProcMountType VolumeLimitScaling
+    InPlacePodVerticalScalingAllocatedStatus ProcMountType TopologyManagerPolicyAlphaOptions
+    TopologyManagerPolicyBetaOptions VolumeLimitScaling
     """
 )
-"""Gates of the API server and the scheduler that upstream's kubelet knows and never asks about: nothing to warn of."""
+"""Gates that upstream's kubelet knows and that change nothing in it: nothing to warn of.
+
+Most are of the API server and the scheduler. The topology manager has no option that is alpha or beta.
+"""
 
 GATES: Final = _CLIENT_GATES | _names(
     """
-    CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions
     ChangeContainerStatusOnKubeletRestart
-    ContextualLogging DRAExtendedResource DisableCPUQuotaWithExclusiveCPUs EventedPLEG GitRepoVolumeDriver
+    ContextualLogging DRAExtendedResource EventedPLEG GitRepoVolumeDriver
     GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority InPlacePodLevelResourcesVerticalScaling
     InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory KubeletPodResourcesDynamicResources
     KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
     KubeletSeparateDiskGC PodAndContainerStatsFromCRI ReloadKubeletServerCertificateFile ResourceHealthStatus
-    TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions
     """
 )
 """Gates that no code of klet reads: their feature is there, or is not there, independently of their value."""

@@ -13,6 +13,7 @@ from klet.api.container import ResourceRequirements
 from klet.api.pod import Pod
 from klet.api.pod_resources import is_sidecar
 from klet.api.quantity import Quantity
+from klet.model.pods import PodUID
 from klet.model.runtime import GivenResources
 
 NOTHING: Final = ResourceRequirements()
@@ -52,6 +53,31 @@ class PodAllocation(Struct, frozen=True, kw_only=True):
     def pod_limits(self) -> Mapping[str, Quantity]:
         """What the pod is limited to as a whole; empty if only its containers are."""
         return self.pod_level.limits if self.pod_level is not None else {}
+
+
+class Pins(Struct, frozen=True, kw_only=True):
+    """The parts of the machine that a container is kept on; none: it may run anywhere."""
+
+    cpus: frozenset[int] = frozenset()
+    """Its own, or those that all containers without their own share."""
+    memory_nodes: frozenset[int] = frozenset()
+    """The NUMA nodes that its memory comes from."""
+    lifts_quota: bool = False
+    """Whether its CPU limit is not enforced, since no other container runs on its CPUs."""
+
+
+NO_PINS: Final = Pins()
+
+
+class CpuUse(Struct, frozen=True, kw_only=True):
+    """Whose the CPUs of the machine are."""
+
+    shared: frozenset[int]
+    """Where containers run that have no CPUs of their own."""
+    reserved: frozenset[int] = frozenset()
+    """Kept for the system; shared as well, unless the reservation is strict."""
+    exclusive: Mapping[PodUID, Mapping[str, frozenset[int]]] = {}
+    """By pod and container."""
 
 
 class Actuated(Struct, frozen=True, kw_only=True):

@@ -107,6 +107,16 @@ class Reason(StrEnum):
     OUT_OF_PODS = "OutOfpods", _WARNING
     APP_ARMOR = "AppArmor", _WARNING
     VOLUME_ATTACHMENT_LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded", _WARNING
+    TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError", _WARNING
+    TOPOLOGY_ALIGNED = "TopologyAligned"
+    RUNS_WITHOUT_OWN_RESOURCES = "RunsWithoutOwnResources"
+    MEMORY_ALLOCATED = "MemoryAllocated"
+    SMT_ALIGNMENT_ERROR = "SMTAlignmentError", _WARNING
+    EXCLUSIVE_CPUS = "ExclusiveCpus"
+    EXCLUSIVE_CPUS_RELEASED = "ExclusiveCpusReleased"
+    SHARED_CPUS = "SharedCpus"
+    CPUS_CHANGED = "CpusChanged"
+    CPUS_NOT_SET = "CpusNotSet"
     UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError", _WARNING
     PREEMPTING = "Preempting", _WARNING
     POD_LEVEL_RESOURCES_NOT_SUPPORTED = "PodLevelResourcesNotSupported", _WARNING

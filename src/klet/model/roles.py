@@ -14,12 +14,12 @@ from klet.api.event import Event
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.api.storage import CSIDriver
-from klet.model.allocation import PodAllocation
+from klet.model.allocation import CpuUse, Pins, PodAllocation
 from klet.model.csi import RegisteredDriver
 from klet.model.objects import IssuedToken, ObjectRef
 from klet.model.pods import PodUID
 from klet.model.pull_progress import PullProgress
-from klet.model.runtime import PodRuntimeStatus
+from klet.model.runtime import ContainerId, PodRuntimeStatus
 
 S = TypeVar("S", bound=ApiObject)
 
@@ -136,6 +136,38 @@ class Allocations(Protocol):
     """Knows what each pod was admitted with."""
 
     def of(self, pod: Pod) -> PodAllocation: ...
+
+
+class ContainerPins(Protocol):
+    """Knows which CPUs and NUMA nodes each container is kept on (InternalContainerLifecycle)."""
+
+    def pins_of(self, uid: PodUID, container: str) -> Pins:
+        """Return what the configuration of a container is to name; no I/O."""
+        ...
+
+    async def before_start(self, pod: Pod, container: str, container_id: ContainerId, cpus: frozenset[int]) -> None:
+        """Note that a container was created on these CPUs and starts now: no init container before it runs any more."""
+        ...
+
+
+class CpuQuotas(Protocol):
+    """Knows which pods no CPU limit holds back, since containers of them have CPUs alone."""
+
+    def lifts_pod_quota(self, uid: PodUID) -> bool: ...
+
+
+class CpuOwners(Protocol):
+    """Knows whose the CPUs are."""
+
+    def cpu_use(self) -> CpuUse: ...
+
+
+class ResourceHolders(Protocol):
+    """Knows which containers may still use what they were given."""
+
+    def may_hold(self, uid: PodUID, container: str) -> bool:
+        """Return False once a container is in no pod that may run; True while not all pods are known."""
+        ...
 
 
 class RegisteredDrivers(Protocol):

@@ -69,12 +69,12 @@ class QosValues(Struct, frozen=True, kw_only=True):
 
 
 def compute_pod_values(
-    pod: Pod, allocation: PodAllocation, rules: PodCgroupRules, *, has_exclusive_cpus: bool = False
+    pod: Pod, allocation: PodAllocation, rules: PodCgroupRules, *, lifts_quota: bool = False
 ) -> CgroupResources:
     """Return what is written to a pod's own cgroup."""
     requests, limits = compute_pod_requests(allocation), compute_pod_limits(allocation)
     quota = quota_from_millicpu(millicpu(limits), rules.cpu_period)
-    if has_exclusive_cpus or not rules.cpu_quota:
+    if lifts_quota or not rules.cpu_quota:
         quota = UNLIMITED
     qos = qos_of(pod)
     is_guaranteed, is_best_effort = qos is QosClass.GUARANTEED, qos is QosClass.BEST_EFFORT

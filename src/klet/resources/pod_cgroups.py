@@ -28,13 +28,14 @@ class PodCgroups:
         """Return whether the pod's cgroup is there, in every controller."""
         return self._cgroups.exists(pod_cgroup(self._kubepods, pod))
 
-    async def ensure(self, pod: Pod, allocation: PodAllocation) -> bool:
+    async def ensure(self, pod: Pod, allocation: PodAllocation, *, lifts_quota: bool = False) -> bool:
         """Make the pod's cgroup with its limits; False for one that is there, which keeps the values it has."""
         name = pod_cgroup(self._kubepods, pod)
         if self._cgroups.exists(name):
             return False
         try:
-            await self._cgroups.create(name, compute_pod_values(pod, allocation, self._rules))
+            values = compute_pod_values(pod, allocation, self._rules, lifts_quota=lifts_quota)
+            await self._cgroups.create(name, values)
         except CgroupError as error:
             raise CgroupError(f"failed to create container for {name} : {error}") from error
         return True
@@ -92,7 +93,7 @@ class NoPodCgroups:
     def exists(self, pod: Pod) -> bool:  # noqa: ARG002 - none is missing
         return True
 
-    async def ensure(self, pod: Pod, allocation: PodAllocation) -> bool:  # noqa: ARG002 - nothing is made
+    async def ensure(self, pod: Pod, allocation: PodAllocation, *, lifts_quota: bool = False) -> bool:  # noqa: ARG002 - nothing is made
         return False
 
     async def write(self, pod: Pod, allocation: PodAllocation) -> None:

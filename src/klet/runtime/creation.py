@@ -9,8 +9,10 @@ from klet.api.container import Container, EphemeralContainer, ResourceRequiremen
 from klet.api.pod import Pod
 from klet.cri.errors import CriError, CriNotFound
 from klet.cri.port import RuntimeService
+from klet.host.cpulist import parse_cpu_list
 from klet.host.errors import HostError
 from klet.model.pods import PodUID, uid_of
+from klet.model.roles import ContainerPins
 from klet.model.runtime import ContainerId, PodRuntimeStatus, RuntimeContainerState
 from klet.runtime import errors
 from klet.runtime.config.container_planner import ContainerPlanner, ReadySandbox, StartFacts
@@ -51,12 +53,14 @@ class ContainerCreator:
         planner: ContainerPlanner,
         logs: LogPaths,
         allocations: CreationRecords,
+        pins: ContainerPins,
         clock: Clock,
     ) -> None:
         self._runtime = runtime
         self._planner = planner
         self._logs = logs
         self._allocations = allocations
+        self._pins = pins
         self._clock = clock
 
     async def create(
@@ -73,6 +77,8 @@ class ContainerCreator:
         log = f"{sandbox.sandbox_config.log_directory}/{config.log_path}"
         created = await self._create(config, sandbox, log)
         self._allocations.record_creation(uid_of(pod), container.name, sandbox.allocation.of(container.name))
+        cpus = parse_cpu_list(config.linux.resources.cpuset_cpus)
+        await self._pins.before_start(pod, container.name, created, cpus)
         return CreatedContainer(created, log)
 
     async def _remove_unstarted(self, container: str, status: PodRuntimeStatus) -> None:

@@ -20,7 +20,7 @@ from klet.model.network import DnsConfig
 from klet.model.pods import format_pod, uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
-from klet.model.roles import Allocations
+from klet.model.roles import Allocations, CpuQuotas
 from klet.model.runtime import PodRuntimeStatus, SandboxId
 from klet.model.volumes import extra_groups
 from klet.runtime.actions import PodActions
@@ -63,6 +63,7 @@ class SandboxSources(Struct, frozen=True, kw_only=True):
 
     dns: PodDns
     cgroups: CgroupParents
+    quotas: CpuQuotas
     runtime_classes: RuntimeClasses
     user_namespaces: UserNamespaceManager
     host_ports: PortHolders
@@ -183,6 +184,7 @@ class SandboxMaker:
                 dns=dns,
                 cgroup_parent=self._sources.cgroups.parent_of(pod),
                 settings=self._settings,
+                lifts_quota=self._sources.quotas.lifts_pod_quota(uid_of(pod)),
                 user_namespace=await self._sources.user_namespaces.option_for(pod, handler),
                 extra_groups=extra_groups(pod, self._sources.volumes.of_pod(uid_of(pod)).values()),
             )

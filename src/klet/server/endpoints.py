@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, TypeVar
 from aiohttp import web
 from msgspec import Struct
 
-from klet.api import klet_v1, klet_v1_fit, klet_v1_images
+from klet.api import klet_v1, klet_v1_fit, klet_v1_images, klet_v1_topology
 from klet.server.routes.checkpoint import CheckpointRoutes
 from klet.server.routes.debug import DebugRoutes
 from klet.server.routes.fit import FitRoutes
@@ -357,6 +357,12 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
                 _GET,
                 _by(KletRoutes, KletRoutes.explain_pod),
                 "why a pod is as it is",
+            ),
+            KubeletEndpoint(
+                (klet_v1_topology.TOPOLOGY,),
+                _GET,
+                _by(KletRoutes, KletRoutes.show_topology),
+                "the machine: sockets, NUMA nodes, cores, CPUs, memory, and which containers have what of it alone",
             ),
             KubeletEndpoint(
                 (klet_v1.PULLS,),

@@ -198,6 +198,8 @@ class MemoryCgroups:
         """Every pod that was given a cgroup, in order."""
         self.given: dict[PodUID, PodAllocation] = {}
         """What the newest cgroup of each was made from."""
+        self.unlimited: set[PodUID] = set()
+        """Those whose CPU limit is not enforced."""
         self.reduced: set[PodUID] = set()
         self.refuses = ""
         """Why no cgroup can be made at the moment."""
@@ -211,7 +213,7 @@ class MemoryCgroups:
     def exists(self, pod: Pod) -> bool:
         return uid_of(pod) in self.pods
 
-    async def ensure(self, pod: Pod, allocation: PodAllocation) -> bool:
+    async def ensure(self, pod: Pod, allocation: PodAllocation, *, lifts_quota: bool = False) -> bool:
         if self.refuses:
             raise CgroupError(self.refuses)
         if self.exists(pod):
@@ -219,6 +221,8 @@ class MemoryCgroups:
         self.pods.add(uid_of(pod))
         self.made.append(uid_of(pod))
         self.given[uid_of(pod)] = allocation
+        if lifts_quota:
+            self.unlimited.add(uid_of(pod))
         return True
 
     async def write(self, pod: Pod, allocation: PodAllocation) -> None:
@@ -375,6 +379,9 @@ class MemoryMachine:
     """A machine of two CPUs with one address; a test can boot it again, or change what it has."""
 
     def __init__(self) -> None:
+        self.cpus = 2
+        self.memory = 4 << 30
+        """In bytes."""
         self.boot_id = "boot-1"
         self.booted_at: datetime | None = None
         self.addresses: tuple[IPAddress, ...] = (ADDRESS,)
@@ -384,8 +391,8 @@ class MemoryMachine:
 
     def info(self) -> MachineInfo:
         return MachineInfo(
-            cpus=2,
-            memory=4 << 30,
+            cpus=self.cpus,
+            memory=self.memory,
             machine_id="m",
             system_uuid="u",
             boot_id=self.boot_id,

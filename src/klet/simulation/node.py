@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from google.protobuf.message import Message
 from msgspec.structs import replace
 
 from klet.aio.clock import Clock
@@ -24,9 +25,11 @@ from klet.app.metrics import open_metrics
 from klet.app.node import NodeSpecification, build_node
 from klet.app.opening import standalone_objects
 from klet.app.ports import NodeObjects, NodeVolumes, Ports
+from klet.app.resource_opening import restore_cpu_manager, restore_memory_manager
 from klet.app.settings import AgentSettings
 from klet.app.volume_opening import build_volumes
 from klet.app.wiring import Agent
+from klet.checkpoint.upstream import CpuManagerFormat, CpuManagerState, MemoryManagerFormat, MemoryManagerState
 from klet.config.gates import resolve_gates
 from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
@@ -53,6 +56,9 @@ from klet.node.first_contact import FirstContact, RuntimeIntroduction
 from klet.node.oom import KernelMessages
 from klet.node.settings import NodeSettings
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
+from klet.resources.cpu.settings import CpuManagerSettings
+from klet.resources.settings import MemoryManagerSettings
+from klet.resources.topology.rules import TopologyRules
 from klet.runtime.config.container_config import ContainerSettings
 from klet.runtime.config.id_blocks import UserIdSettings
 from klet.runtime.config.linux_resources import ResourceRules
@@ -79,16 +85,18 @@ from klet.simulation.fake_host import (
     MemoryVolumes,
 )
 from klet.simulation.fake_usage import MemoryUsageHost
+from klet.simulation.killable import KillableTransport, KillSwitch
 from klet.sources.manifest_preview import ManifestPreview
 from klet.sources.merge import PodChangeKind, PodChanges
 from klet.stats.collector import StatsSettings
 from klet.sync.loop import ChangeSource
 from klet.testing.devices import MemoryDevices
 from klet.testing.fake_runtime.machine import FakeRuntime
-from klet.testing.in_process import run_in_process
+from klet.testing.in_process import REQUEST_TIMEOUT, run_in_process
 from klet.testing.mounts import NotedMounts
 from klet.testing.no_storage import no_storage
 from klet.testing.pull_files import MemoryPullFiles
+from klet.testing.state_bytes import StateBytes
 from klet.volumes.build import VolumePorts, build_plugins
 from klet.volumes.names import Layout
 
@@ -189,6 +197,13 @@ class SimulatedNode:
     log_rotation: LogRotationSettings = field(default_factory=LogRotationSettings)
     stats: StatsSettings = field(default_factory=StatsSettings)
     image_gc: ImageGcPolicy = field(default_factory=ImageGcPolicy)
+    topology: TopologyRules = field(default_factory=TopologyRules)
+    cpu_manager: CpuManagerSettings = field(default_factory=CpuManagerSettings)
+    cpu_state: StateBytes[CpuManagerState] = field(default_factory=lambda: StateBytes(form=CpuManagerFormat()))
+    """What the CPU manager has on disk."""
+    memory_manager: MemoryManagerSettings = field(default_factory=MemoryManagerSettings)
+    memory_state: StateBytes[MemoryManagerState] = field(default_factory=lambda: StateBytes(form=MemoryManagerFormat()))
+    """What the memory manager has on disk."""
 
     def __post_init__(self) -> None:
         self.logs = MemoryLogs(sink=self.files.sink)
@@ -204,23 +219,32 @@ class SimulatedNode:
         parallel_starts: int = 8,
         socket: Path | None = None,
         features: PodFeatures = DEFAULT_FEATURES,
+        kill_switch: KillSwitch | None = None,
     ) -> AsyncIterator["RunningAgent"]:
         """Run a node without an API server on this machine; leaving the block kills it as `kill -9` would.
 
-        With a socket it serves the agent's API there: that is real, so the loop must be, too.
+        With a socket it serves the agent's API there: that is real, so the loop must be, too. A kill switch may end it
+        at one of its calls of the runtime.
         """
         metrics = open_metrics(architecture=self.machine.info().architecture)
         calls = register_runtime_calls(metrics.agent)
         async with run_in_process(self.runtime, clock=self.clock, metrics=calls) as client:
+            client = client if kill_switch is None else _killable(client, kill_switch)
             boots = self.open_boots()
             reboot = await self.compare_boots(boots)
-            ports = self.build_ports(client, wanted, seed=seed, reboot=reboot, metrics=metrics)
-            api = self._open_api(socket) if socket is not None else None
             settings = simulated_settings(
                 parallel_starts, features=features, node=replace(self.settings, taints=self.taints)
             )
             settings = replace(settings, own_ports=self.own_ports, log_rotation=self.log_rotation)
             settings = replace(settings, stats=self.stats, image_gc=self.image_gc)
+            settings = replace(settings, topology=self.topology, memory_manager=self.memory_manager)
+            settings = replace(settings, cpu_manager=self.cpu_manager)
+            ports = replace(
+                self.build_ports(client, wanted, seed=seed, reboot=reboot, metrics=metrics),
+                cpus=await restore_cpu_manager(self.cpu_state, settings, client),
+                memory=await restore_memory_manager(self.memory_state, settings),
+            )
+            api = self._open_api(socket) if socket is not None else None
             node = build_node(NodeSpecification(settings=settings, ports=ports, api=api))
             await boots.note_running()
             async with running(node.parts):
@@ -370,6 +394,24 @@ class SimulatedNode:
             csi=objects.csi,
         )
         return build_volumes(ports, objects, build_plugins(ports))
+
+
+class _Unobserved:
+    """Sees every call, and does nothing."""
+
+    def before(self, rpc: str, request: Message) -> None:
+        """Do nothing."""
+
+    def after(self, rpc: str, request: Message) -> None:
+        """Do nothing."""
+
+
+def _killable(client: CriClient, kill_switch: KillSwitch) -> CriClient:
+    runtime, images = (
+        KillableTransport(inner=inner, kill_switch=kill_switch, observer=_Unobserved())
+        for inner in (client.runtime, client.images)
+    )
+    return CriClient(runtime=runtime, images=images, timeout=REQUEST_TIMEOUT)
 
 
 @asynccontextmanager

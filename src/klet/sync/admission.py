@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Final, assert_never
 
 from klet.admission.declared_features import describe_missing, find_missing_for_update
-from klet.admission.verdicts import Admit, AdmitHandler, Preempt, Reject, Verdict, Wait
 from klet.allocation.admitted import compute_admitted, find_resized
 from klet.allocation.book import AllocationBook
 from klet.api.pod import Pod, PodStatus
@@ -17,6 +16,7 @@ from klet.model.causes import CauseId, CauseRecorder
 from klet.model.pods import PodUID, is_static, uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
+from klet.model.verdicts import Admit, AdmitHandler, Preempt, Reject, Verdict, Wait
 from klet.pods.store import PodStore
 from klet.status.phase import is_terminal
 from klet.sync.ledger import WorkerLedger

@@ -18,6 +18,7 @@ from klet.model.causes import CauseId, CauseRecorder
 from klet.model.pods import PodUID, uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
+from klet.model.roles import CpuQuotas
 from klet.model.runtime import PodRuntimeStatus
 from klet.runtime.kill.killer import PodKiller
 from klet.runtime.restart import NEVER, effective_policy
@@ -40,8 +41,11 @@ class PodCgroupKeeper(Protocol):
 
     def exists(self, pod: Pod) -> bool: ...
 
-    async def ensure(self, pod: Pod, allocation: PodAllocation) -> bool:
-        """Make the cgroup with the values of the allocation; return whether it was made now."""
+    async def ensure(self, pod: Pod, allocation: PodAllocation, *, lifts_quota: bool = False) -> bool:
+        """Make the cgroup with the values of the allocation; return whether it was made now.
+
+        With `lifts_quota` its CPU limit is not enforced.
+        """
         ...
 
     async def write(self, pod: Pod, allocation: PodAllocation) -> None:
@@ -68,6 +72,7 @@ class CgroupStep(PreparationStep):
         cgroups: PodCgroupKeeper,
         qos: QosKeeper,
         allocations: AllocationBook,
+        quotas: CpuQuotas,
         ledger: WorkerLedger,
         killer: PodKiller,
         recorder: CauseRecorder,
@@ -75,6 +80,7 @@ class CgroupStep(PreparationStep):
         self._cgroups = cgroups
         self._qos = qos
         self._allocations = allocations
+        self._quotas = quotas
         self._ledger = ledger
         self._killer = killer
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
@@ -140,7 +146,8 @@ class CgroupStep(PreparationStep):
         await self.balance()
         allocation = self._allocations.of(pod)
         try:
-            is_made = await self._cgroups.ensure(pod, allocation)
+            lifts_quota = self._quotas.lifts_pod_quota(uid_of(pod))
+            is_made = await self._cgroups.ensure(pod, allocation, lifts_quota=lifts_quota)
         except CgroupError as error:
             text = f"unable to ensure pod container exists: {error}"
             self._decisions.for_pod(pod).record(

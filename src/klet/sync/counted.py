@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from klet.admission.verdicts import Preempt, Reject, Verdict, Wait
 from klet.aio.clock import Clock
 from klet.api.pod import Pod, PodStatus
 from klet.api.pod_annotations import SEEN_ANNOTATION
 from klet.model.causes import CauseId
 from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import PodRuntimeStatus
+from klet.model.verdicts import Preempt, Reject, Verdict, Wait
 from klet.status.phase import PENDING, RUNNING
 from klet.sync.metrics import AdmissionMetrics, PodWorkerMetrics, rejection_label
 from klet.sync.worker_roles import Admission, PodSteps, StepResult

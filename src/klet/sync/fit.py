@@ -10,7 +10,6 @@ from klet.admission.chain import AdmissionChain
 from klet.admission.predicate_check import Comparison
 from klet.admission.predicates import as_rejection
 from klet.admission.resource_fit import ResourceDemand, show_amount
-from klet.admission.verdicts import AdmitHandler, Preempt, Reject, Wait
 from klet.aio.clock import Clock
 from klet.api.klet_v1 import ExplainedPod
 from klet.api.klet_v1_fit import API, STATIC, FitAnswer, FitPlacement, FitReason, FitResource, FitVictim
@@ -19,6 +18,7 @@ from klet.model.causes import Measurement
 from klet.model.placement import PodPlacement
 from klet.model.pods import full_name, is_static
 from klet.model.qos import qos_of
+from klet.model.verdicts import AdmitHandler, Preempt, Reject, Wait
 
 
 class PlacementPreview(Protocol):

@@ -10,7 +10,6 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from klet.admission.verdicts import Reject
 from klet.aio.clock import Clock
 from klet.allocation.book import AllocationBook
 from klet.api.container_status import ContainerStateTerminated
@@ -25,6 +24,7 @@ from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.restart_rules import RESTARTING_ALL
 from klet.model.runtime import PodRuntimeStatus, StartFailure
+from klet.model.verdicts import Reject
 from klet.probes.results import ProbeResults
 from klet.runtime.actions import plan_sandbox
 from klet.runtime.restart import restartable_names, restarts_after

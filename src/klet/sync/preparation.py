@@ -9,7 +9,6 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from klet.admission.verdicts import Reject
 from klet.aio.clock import Clock
 from klet.api.pod import Pod, PodStatus
 from klet.metrics import Histogram
@@ -17,6 +16,7 @@ from klet.model.causes import CauseId
 from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import PodRuntimeStatus
 from klet.model.stopping_pods import StoppingPods
+from klet.model.verdicts import Reject
 from klet.sync.requeue import StepFailure
 
 

@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 
-from klet.admission.verdicts import Reject
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.images.pull_secrets import PullSecrets
@@ -10,6 +9,7 @@ from klet.model.causes import CauseId, CauseRecorder
 from klet.model.pods import uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
+from klet.model.verdicts import Reject
 from klet.node.runtime_state import RuntimeState
 from klet.sync.pod_host_resources import PodHostResources
 from klet.sync.preparation import PreparationStep, StepIncomplete, Stopped, SyncedPod

@@ -5,11 +5,11 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from klet.admission.verdicts import Preempt, Reject, Verdict, Wait
 from klet.api.pod import Pod
 from klet.model.causes import CauseId
 from klet.model.pods import PodUID
 from klet.model.runtime import PodRuntimeStatus
+from klet.model.verdicts import Preempt, Reject, Verdict, Wait
 from klet.sync.requeue import StepFailure
 from klet.sync.worker_state import StatusChange
 

@@ -14,11 +14,11 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from klet.admission.verdicts import Admit, Reject, Wait
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId, Finding
 from klet.model.pods import LONGEST_GRACE, is_static, subject_of
 from klet.model.reasons import Reason
+from klet.model.verdicts import Admit, Reject, Wait
 
 DECIDER = "sync.workers"
 RECENT_EVENTS = 16

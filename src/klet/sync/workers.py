@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
-from klet.admission.verdicts import Preempt, Reject, Wait
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.errors import KletError
@@ -20,6 +19,7 @@ from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.runtime import PodRuntimeStatus
 from klet.model.stopping_pods import StoppingPods
+from klet.model.verdicts import Preempt, Reject, Wait
 from klet.sync.ledger import WorkerLedger
 from klet.sync.requeue import ResyncSettings, StepFailure, compute_requeue
 from klet.sync.worker_roles import Admission, FreshStatuses, PodSteps, StepResult

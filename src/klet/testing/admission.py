@@ -1,9 +1,9 @@
 """Admission for tests: takes every pod in, unless a test sets another verdict."""
 
-from klet.admission.verdicts import Admit, Preempt, Reject, Verdict, Wait
 from klet.api.pod import Pod
 from klet.model.causes import CauseId
 from klet.model.pods import PodUID, uid_of
+from klet.model.verdicts import Admit, Preempt, Reject, Verdict, Wait
 
 
 class ScriptedAdmission:

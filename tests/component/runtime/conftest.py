@@ -29,6 +29,9 @@ from klet.model.runtime import PodRuntimeStatus
 from klet.model.saved_state import SavedState
 from klet.model.volumes import HostVolume
 from klet.node.capacity import AllocatableResources
+from klet.resources.cpu.board import CpuBoard
+from klet.resources.cpu.state import CpuState
+from klet.resources.pinning import PinnedContainers
 from klet.runtime.actions import PodActions, compute_pod_actions
 from klet.runtime.config.container_config import ContainerSettings
 from klet.runtime.config.container_planner import ContainerFiles
@@ -196,7 +199,14 @@ class RuntimeBench:
         self.backoff = boards.backoff
         self.ports = ports.containers
         parts = build_runtime_parts(
-            ports, settings, boards, volumes=self.volumes, images=self.images, state=NothingSaved()
+            ports,
+            settings,
+            boards,
+            volumes=self.volumes,
+            images=self.images,
+            pins=PinnedContainers(managers=()),
+            quotas=CpuBoard(policy=None, state=CpuState(), lifts_quota=True),
+            state=NothingSaved(),
         )
         self.reader, self.hooks, self.killer, self.remover = parts.reader, parts.hooks, parts.killer, parts.remover
         self.starter, self.sandboxes, self.executor = parts.starter, parts.sandboxes, parts.executor

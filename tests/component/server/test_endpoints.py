@@ -7,6 +7,7 @@ import aiohttp
 import pytest
 
 from klet.aio.clock import SystemClock
+from klet.api.klet_v1_topology import MachineTopology
 from klet.model.verbosity import CHANGES
 from klet.server.endpoints import ENDPOINT_GROUPS, EndpointSupport, HandlerSwitch, ListenerKind, WithoutDebugging
 from klet.server.listener import HealthListener, ListenAddress, ReadOnlyListener, listen_on
@@ -50,7 +51,7 @@ def right_of(group, method):
 def all_routes(kubelet):
     """Also those of klet's own API, which no port has."""
     own = (
-        KletRoutes(pods=kubelet.pods, journal=None),
+        KletRoutes(pods=kubelet.pods, journal=None, topology=lambda: MachineTopology(node="node")),
         PullRoutes(pulls=None, clock=None),
         ImageRoutes(images=None),
         FitRoutes(manifests=None, fit=None),

@@ -42,6 +42,7 @@ from klet.api.klet_v1_images import (
     NodeImage,
     NodeImageListing,
 )
+from klet.api.klet_v1_topology import TOPOLOGY, CpuSocket, MachineTopology
 from klet.api.pod import Pod, PodStatus
 from klet.errors import KletError
 from klet.host.inotify import ChangeKind, DirectoryChange, watch_directory
@@ -187,6 +188,9 @@ class Images:
         return ImageGcPreview(now=NOW, rules=rules, disk=disk, bytes_to_free=10, bytes_freed=7, fates=(fate,))
 
 
+MACHINE = MachineTopology(node="node", sockets=(CpuSocket(id=1),))
+
+
 class Fit:
     """Admits every pod, and remembers which."""
 
@@ -213,7 +217,7 @@ class Bench:
             routes=(
                 PodRoutes(pods=self.pods, logs=self.logs),
                 HealthRoutes(checks=self.health.checks(), metrics=register_health(MetricRegistry())),
-                KletRoutes(pods=self.pods, journal=self.journal),
+                KletRoutes(pods=self.pods, journal=self.journal, topology=lambda: MACHINE),
                 PullRoutes(pulls=self.pulls, clock=SystemClock()),
                 ImageRoutes(images=self.images),
                 FitRoutes(manifests=ManifestPreview(node_name="machine", has_api=False), fit=self.fit),
@@ -487,6 +491,11 @@ async def test_the_pulls_that_are_under_way(bench):
     assert known.summary == "1.0 MiB of 4.0 MiB (25 %), 1.0 KiB/s, 51m12s left"
     assert (unknown.stage, unknown.fetched_bytes, unknown.seconds_left) == ("unknown", None, None)
     assert unknown.summary == "for 1s"
+
+
+async def test_the_machine_is_served_as_it_is_declared(bench):
+    status, text = await bench.get(TOPOLOGY)
+    assert (status, decode_strictly(MachineTopology, text.encode())) == (200, MACHINE)
 
 
 async def test_images_and_the_preview_of_their_collection_are_served_as_they_are_declared(bench):

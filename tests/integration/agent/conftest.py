@@ -13,11 +13,17 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from klet.aio.clock import SystemClock
 from klet.aio.tasks import first_of
+from klet.aio.threads import Threads
 from klet.api.codec import decode
 from klet.api.pod import Pod, PodList, PodStatus
+from klet.host.cgroups.discover import find_hierarchy
+from klet.host.cgroups.manager import CgroupManager, NoUnits
+from klet.host.cgroups.metrics import register_cgroups
 from klet.host.inotify import ChangeKind, watch_directory
 from klet.host.mounts import unmount_tree
+from klet.metrics import MetricRegistry
 from klet.status.checkpoint import SavedStateFormat
 
 DEADLINE = 40 if "KLET_VM" not in os.environ else 300  # an emulated machine is slow
@@ -265,6 +271,20 @@ def build_node(tmp_path):
 
     yield build
     unmount_tree(tmp_path, lazy=True)
+
+
+@pytest.fixture
+def cgroups():
+    """The cgroups of this machine."""
+    threads = Threads(limit=1)
+    yield CgroupManager(
+        hierarchy=find_hierarchy(),
+        units=NoUnits(),
+        threads=threads,
+        clock=SystemClock(),
+        durations=register_cgroups(MetricRegistry()),
+    )
+    threads.close()
 
 
 @pytest.fixture(scope="session")

@@ -11,11 +11,11 @@ from klet.admission.checks import (
     check_features,
     check_sysctls,
 )
-from klet.admission.verdicts import Admit, Reject
 from klet.api.codec import convert
 from klet.api.container import EphemeralContainer
 from klet.api.pod import Pod, PodStatus
 from klet.api.security import AppArmorProfile, PodSecurityContext, SecurityContext, Sysctl
+from klet.model.verdicts import Admit, Reject
 from klet.testing.builders import make_container, make_pod
 
 FEATURE_OFF = Reject("PodLevelResourcesNotSupported", "PodLevelResources feature gate is disabled")

@@ -9,11 +9,11 @@ from klet.admission.declared_features import (
     find_missing,
     find_missing_for_update,
 )
-from klet.admission.verdicts import Admit, Reject
 from klet.api.container import ContainerRestartRule, ResourceRequirements
 from klet.api.pod import PodStatus
 from klet.api.quantity import Quantity
 from klet.model.reasons import Reason
+from klet.model.verdicts import Admit, Reject
 from klet.testing.builders import make_container, make_pod
 
 CPU_RESIZE = "GuaranteedQoSPodCPUResize"

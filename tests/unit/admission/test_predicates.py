@@ -16,7 +16,6 @@ from klet.admission.predicates import (
     with_own_system,
 )
 from klet.admission.resource_fit import ResourceDemand, compare_resources, compute_requested, compute_used
-from klet.admission.verdicts import Admit, Preempt, Reject
 from klet.api.codec import convert
 from klet.api.container import ContainerPort
 from klet.api.meta import ObjectMeta
@@ -26,6 +25,7 @@ from klet.api.pod import PodOS, PodSpec, PodStatus
 from klet.api.security import PodSecurityContext
 from klet.model.allocation import desired_allocation
 from klet.model.pod_resources import compute_resource_request
+from klet.model.verdicts import Admit, Preempt, Reject
 from klet.testing.builders import make_container, make_pod, with_resources
 
 PORTS = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"

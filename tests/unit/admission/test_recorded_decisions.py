@@ -10,7 +10,6 @@ from klet.admission.loads import PodLoads
 from klet.admission.predicate_check import PredicateCheck
 from klet.admission.predicates import PredicateRules, as_rejection
 from klet.admission.preemption import Need, NoVictims, choose_victims
-from klet.admission.verdicts import Admit, Preempt, Reject
 from klet.allocation.book import AllocationBook
 from klet.api.codec import convert
 from klet.api.node import Node
@@ -19,6 +18,7 @@ from klet.errors import KletError
 from klet.model.allocation import desired_allocation
 from klet.model.pod_resources import compute_resource_request
 from klet.model.pods import is_critical
+from klet.model.verdicts import Admit, Preempt, Reject
 
 RECORDED = Path(__file__).parents[2] / "data" / "recorded_decisions"
 

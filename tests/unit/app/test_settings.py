@@ -38,6 +38,7 @@ from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.config.id_blocks import UserIdSettings
 from klet.runtime.config.linux_resources import MemoryQosRules, ResourceRules, SwapRules
 from klet.stats.collector import StatsSettings
+from klet.testing.machines import SMALL, list_cpus
 
 MACHINE = MachineInfo(hostname="Node", cpus=4, agent_cpus=2, memory=1 << 30)
 GIB = 1 << 30
@@ -85,7 +86,8 @@ DECLARES = "--feature-gates=NodeDeclaredFeatures=true"
     ],
 )
 def test_features_that_a_node_declares(arguments, declared):
-    assert cut(*arguments).declared_features == declared
+    machine = replace(MACHINE, topology=list_cpus(SMALL))
+    assert cut_settings(given(*arguments), machine).declared_features == declared
 
 
 def test_a_feature_whose_gate_klet_does_not_act_upon_is_not_declared():

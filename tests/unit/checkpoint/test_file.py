@@ -6,6 +6,7 @@ import pytest
 from klet.aio.threads import Threads
 from klet.checkpoint import (
     Absent,
+    CheckpointDamaged,
     CheckpointError,
     CheckpointFile,
     CheckpointVersion,
@@ -85,6 +86,18 @@ async def test_a_damaged_file_is_set_aside_and_reported_once(open_file, caplog):
     assert record.getMessage() == "Checkpoint is damaged and was set aside"
     assert (record.file, record.set_aside) == (str(file.path), str(loaded.set_aside))
     assert record.rule.startswith("it is not a klet checkpoint")
+
+
+async def test_damage_may_be_refused_instead_of_set_aside(open_file):
+    file = open_file()
+    assert await file.read_or_refuse() == Absent()
+    await file.save([1])
+    assert await open_file().read_or_refuse() == Found([1])
+    file.path.write_bytes(b"{")
+    with pytest.raises(CheckpointDamaged):
+        await open_file().read_or_refuse()
+    assert file.path.read_bytes() == b"{"
+    assert [path.name for path in file.path.parent.iterdir()] == ["numbers"]
 
 
 async def test_two_damaged_files_in_one_second_are_both_kept(open_file):

@@ -38,6 +38,10 @@ def options(**chosen):
                      "zero", id="no CPU reserved"),
         pytest.param({**TOPOLOGY, "topologyManagerPolicyOptions": {"nonsense": "1"}}, GATES,
                      f'{TOPOLOGY_OPTIONS}unknown Topology Manager Policy option: "nonsense"', id="an unknown one here"),
+        pytest.param({"topologyManagerPolicyOptions": {"b": "1", "a": ""}},
+                     resolve_gates({"TopologyManagerPolicyOptions": False}), f"{TOPOLOGY_OPTIONS}topology manager "
+                     'policy options map[a: b:1] require feature gates "TopologyManagerPolicyOptions" enabled',
+                     id="options without their gate"),
         pytest.param({**TOPOLOGY, "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "7"}}, GATES,
                      f'{TOPOLOGY_OPTIONS}the minimum value of "max-allowable-numa-nodes" should not be less than 8',
                      id="too few nodes"),

@@ -36,6 +36,9 @@ FLAGS_IN_CONFIG = {
     "seccomp_default": "it is laid over seccompDefault",
 }
 GATES_IN_CONFIG = {
+    "CPUManagerPolicyAlphaOptions": "cpuManagerPolicyOptions are refused by it",
+    "CPUManagerPolicyBetaOptions": "cpuManagerPolicyOptions are refused by it",
+    "TopologyManagerPolicyOptions": "topologyManagerPolicyOptions are refused by it",
     "KubeletCrashLoopBackOffMax": "crashLoopBackOff has a default by it",
     "KubeletServiceAccountTokenForCredentialProviders": "tokenAttributes of a credential provider is refused by it",
     "LoggingAlphaOptions": "splitStream and infoBufferSize are refused by it",

@@ -45,6 +45,7 @@ WARNING = """
     DNSConfigForming PodFeatureUnsupported FailedNodeDeclaredFeaturesCheck
     Denied CertificateOverdueForRefresh CertificateExpired
     SysctlForbidden NodePorts TaintToleration PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch
+    TopologyAffinityError SMTAlignmentError
     InvalidNodeInfo NodeAffinity NodeName OutOfcpu OutOfmemory OutOfephemeral-storage
     OutOfpods AppArmor SupplementalGroupsPolicyNotSupported UnexpectedAdmissionError Preempting HostIPsIPFamilyMismatch
     FailedPrepareDynamicResources PodLevelResourcesNotSupported

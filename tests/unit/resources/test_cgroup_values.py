@@ -160,7 +160,7 @@ def test_values_of_a_pod(given, rules, expected):
 
 
 def test_a_pod_with_cpus_of_its_own_has_no_quota():
-    found = compute_pod_values(GUARANTEED, desired_allocation(GUARANTEED), RULES, has_exclusive_cpus=True)
+    found = compute_pod_values(GUARANTEED, desired_allocation(GUARANTEED), RULES, lifts_quota=True)
     assert (found.cpu_quota, found.cpu_period) == (-1, 100000)
 
 

@@ -1,7 +1,6 @@
 import pytest
 from msgspec.structs import replace
 
-from klet.admission.verdicts import Admit, Preempt, Reject, Wait
 from klet.allocation.book import AllocationBook
 from klet.api.container import ResourceRequirements
 from klet.api.container_status import ContainerStatus
@@ -10,6 +9,7 @@ from klet.api.quantity import Quantity
 from klet.journal.memory import MemoryJournal
 from klet.model.allocation import desired_allocation
 from klet.model.reasons import Reason
+from klet.model.verdicts import Admit, Preempt, Reject, Wait
 from klet.pods.store import PodStore
 from klet.sync.admission import PodAdmission
 from klet.sync.ledger import WorkerLedger

@@ -8,7 +8,6 @@ from klet.admission.checks import FeatureCheck, SysctlCheck
 from klet.admission.loads import PodLoads
 from klet.admission.predicate_check import PredicateCheck
 from klet.admission.predicates import PredicateRules
-from klet.admission.verdicts import Wait
 from klet.allocation.book import AllocationBook
 from klet.api.codec import convert
 from klet.api.klet_v1_fit import FitPlacement, FitReason, FitResource
@@ -16,6 +15,7 @@ from klet.api.node import Node
 from klet.api.security import PodSecurityContext, Sysctl
 from klet.model.placement import ContainerPlacement, PlacementRefusal, PodPlacement
 from klet.model.reasons import Reason
+from klet.model.verdicts import Wait
 from klet.sync.fit import FitPreview, NoPlacement
 from klet.testing.builders import make_container, make_pod, with_resources
 from klet.testing.clock import ManualClock

@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as changed
 
-from klet.admission.verdicts import Admit, Reject, Wait
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId
 from klet.model.pods import LONGEST_GRACE
 from klet.model.reasons import Reason
+from klet.model.verdicts import Admit, Reject, Wait
 from klet.sync.worker_state import (
     RECENT_EVENTS,
     PodUpdate,

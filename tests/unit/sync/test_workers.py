@@ -11,7 +11,6 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from klet.admission.verdicts import Preempt, Reject, Wait
 from klet.aio.clock import LoopClock
 from klet.api.pod import Pod, PodStatus
 from klet.errors import KletError
@@ -22,6 +21,7 @@ from klet.model.pods import LONGEST_GRACE, PodUID
 from klet.model.reasons import Reason
 from klet.model.runtime import PodRuntimeStatus
 from klet.model.stopping_pods import StoppingPods
+from klet.model.verdicts import Preempt, Reject, Wait
 from klet.sync.ledger import WorkerLedger
 from klet.sync.requeue import ResyncSettings, StepFailure
 from klet.sync.worker_roles import StepResult

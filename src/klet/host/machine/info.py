@@ -25,6 +25,19 @@ class Cpu(Struct, frozen=True, order=True):
     core: int
     socket: int
     node: int
+    cache: int | None = None
+    """The last-level cache, if only some of the cores of its NUMA node share it (uncore cache)."""
+
+
+class NumaNode(Struct, frozen=True, kw_only=True):
+    """A NUMA node: memory that is near some CPUs. Sizes are in bytes."""
+
+    number: int
+    memory: int = 0
+    hugepages: Mapping[int, int] = field(default_factory=dict)
+    """How many there are of each size."""
+    distances: Mapping[int, int] = field(default_factory=dict)
+    """To each node, itself included; none: not known."""
 
 
 class MemoryModules(Struct, frozen=True):
@@ -49,6 +62,8 @@ class MachineInfo(Struct, frozen=True, kw_only=True):
     """By type; none where the kernel does not know the memory controllers (EDAC), as on virtual machines."""
     topology: tuple[Cpu, ...] = ()
     """The online CPUs by number; none: not known."""
+    numa_nodes: tuple[NumaNode, ...] = ()
+    """By number. On a machine whose kernel does not report them each socket stands for one, without its memory."""
     agent_cpus: int = 1
     """How many of the CPUs the agent itself may run on."""
     max_processes: int | None = None

@@ -9,7 +9,7 @@ import platform
 import re
 import shlex
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -22,6 +22,7 @@ from klet.host.machine.info import (
     Cpu,
     MachineInfo,
     MemoryModules,
+    NumaNode,
     SystemVersions,
     go_architecture,
     is_in_user_namespace,
@@ -31,6 +32,9 @@ from klet.host.procfs import parse_number, quote
 
 _NODE: Final = re.compile(r"node([0-9]{1,5})")
 _CPU: Final = re.compile(r"cpu([0-9]{1,5})")
+_CACHE: Final = re.compile(r"index[0-9]{1,2}")
+_CORE_CACHES: Final = 2
+"""Caches up to this level are those of a core."""
 _MEMORY_CONTROLLER: Final = re.compile(r"mc[0-9]{1,5}")
 _DIMM: Final = re.compile(r"dimm[0-9]{1,5}")
 _CPUS: Final = "sys/devices/system/cpu"
@@ -63,6 +67,7 @@ class MachineReader:
             hugepages=self.hugepages(),
             dimms=self.dimms(),
             topology=topology,
+            numa_nodes=self.numa_nodes() or tuple(NumaNode(number=each) for each in sorted({c.node for c in topology})),
             agent_cpus=len(os.sched_getaffinity(0)),
             max_processes=self.max_processes(),
             page_size=os.sysconf("SC_PAGE_SIZE"),
@@ -139,7 +144,9 @@ class MachineReader:
 
     def hugepages(self) -> dict[int, int]:
         """Return how many huge pages there are of each size in bytes."""
-        directory = self._hugepages
+        return self._hugepages_below(self._hugepages)
+
+    def _hugepages_below(self, directory: Path) -> dict[int, int]:
         return {
             size: self._number(directory / f"hugepages-{size >> 10}kB" / "nr_hugepages")
             for size in find_hugepage_sizes(directory)
@@ -161,14 +168,34 @@ class MachineReader:
     def topology(self) -> tuple[Cpu, ...]:
         """Return the online CPUs. Missing facts are 0: one socket, one NUMA node; a core is its CPU's own."""
         nodes = self._nodes()
+        sockets = {
+            number: self._topology_number(number, "physical_package_id", missing=0) for number in self.online_cpus()
+        }
+        # Without NUMA nodes a socket stands for one, as cAdvisor has it.
+        places = {number: nodes.get(number, 0) if nodes else socket for number, socket in sockets.items()}
+        caches = self._caches(places)
         return tuple(
             Cpu(
                 number=number,
                 core=self._topology_number(number, "core_id", missing=number),
-                socket=self._topology_number(number, "physical_package_id", missing=0),
-                node=nodes.get(number, 0),
+                socket=socket,
+                node=places[number],
+                cache=caches.get(number),
             )
-            for number in sorted(self.online_cpus())
+            for number, socket in sorted(sockets.items())
+        )
+
+    def numa_nodes(self) -> tuple[NumaNode, ...]:
+        """Return the NUMA nodes; none if the kernel does not report them."""
+        numbers = self._node_numbers()
+        return tuple(
+            NumaNode(
+                number=number,
+                memory=self._node_memory(number),
+                hugepages=self._hugepages_below(self._root / _NODES / f"node{number}" / "hugepages"),
+                distances=self._distances_of(number, numbers),
+            )
+            for number in numbers
         )
 
     def thermal_paths(self) -> tuple[str, ...]:
@@ -204,8 +231,58 @@ class MachineReader:
 
     def _nodes(self) -> dict[int, int]:
         """Return the NUMA node of each CPU."""
-        numbers = (int(match[1]) for name in list_names(self._root / _NODES) if (match := _NODE.fullmatch(name)))
-        return {cpu: node for node in numbers for cpu in self._cpus_of(node)}
+        return {cpu: node for node in self._node_numbers() for cpu in self._cpus_of(node)}
+
+    def _caches(self, nodes: Mapping[int, int]) -> dict[int, int]:
+        """Return the cache above level 2 of each CPU, unless all CPUs of its NUMA node share that."""
+        found: dict[int, int] = {}
+        of_node = {node: frozenset(cpu for cpu, its in nodes.items() if its == node) for node in set(nodes.values())}
+        for cpu, node in sorted(nodes.items()):
+            if cpu in found:
+                continue
+            for number, sharing in self._shared_caches(cpu):
+                if len(sharing) != len(of_node[node]):
+                    # One read serves all that share it: a large machine has hundreds of CPUs.
+                    found |= dict.fromkeys(sharing & of_node[node], number)
+                    break
+        return found
+
+    def _shared_caches(self, cpu: int) -> Iterator[tuple[int, frozenset[int]]]:
+        """Return number and CPUs of each cache above level 2; a virtual machine may not report any."""
+        directory = f"{_CPUS}/cpu{cpu}/cache"
+        for name in sorted(name for name in list_names(self._root / directory) if _CACHE.fullmatch(name)):
+            path = f"{directory}/{name}"
+            try:
+                if parse_number(self._word(f"{path}/level"), path) > _CORE_CACHES:
+                    sharing = parse_cpu_list(self._list(f"{path}/shared_cpu_list"))
+                    yield parse_number(self._word(f"{path}/id"), path), sharing
+            except (FileError, MalformedFile):
+                # As cAdvisor has it: a machine may report its CPUs and not its caches.
+                return
+
+    def _node_numbers(self) -> list[int]:
+        return sorted(int(match[1]) for name in list_names(self._root / _NODES) if (match := _NODE.fullmatch(name)))
+
+    def _node_memory(self, node: int) -> int:
+        """Return the memory of a NUMA node; one that has none, or does not say, has 0."""
+        path = f"{_NODES}/node{node}/meminfo"
+        try:
+            lines = self._list(path).splitlines()
+        except FileError:
+            return 0
+        words = next((line.split() for line in lines if "MemTotal:" in line), None)
+        if words is None or len(words) < 4:
+            return 0
+        return parse_number(words[3], f"MemTotal of {path}") << 10
+
+    def _distances_of(self, node: int, numbers: Sequence[int]) -> dict[int, int]:
+        """Return how far it is from a NUMA node to each; none if the kernel does not report it for all of them."""
+        path = f"{_NODES}/node{node}/distance"
+        try:
+            found = [parse_number(word, path) for word in self._word(path).split()]
+        except FileError:
+            return {}
+        return dict(zip(numbers, found, strict=True)) if len(found) == len(numbers) else {}
 
     def _cpus_of(self, node: int) -> frozenset[int]:
         try:

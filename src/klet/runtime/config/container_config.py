@@ -6,7 +6,7 @@ from msgspec import Struct, field
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
-from klet.model.allocation import PodAllocation
+from klet.model.allocation import NO_PINS, Pins, PodAllocation
 from klet.model.expansion import expand_all
 from klet.model.images import ImageUser
 from klet.runtime import labels
@@ -28,6 +28,7 @@ class ContainerInputs(Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str]
     mounts: MountInputs
     options: ContainerOptions = field(default_factory=ContainerOptions)
+    pins: Pins = NO_PINS
     user_namespace: cri.UserNamespace | None = None
     target_id: str = ""
     """The container whose processes this one shares."""
@@ -72,7 +73,9 @@ def build_container_config(
         tty=container.tty,
         stop_signal=wanted_stop_signal(container) if settings.stop_signals else RUNTIME_DEFAULT,
         linux=cri.LinuxContainerConfig(
-            resources=build_container_resources(pod, container.name, inputs.allocation, settings.resources),
+            resources=build_container_resources(
+                pod, container.name, inputs.allocation, settings.resources, pins=inputs.pins
+            ),
             security_context=build_security_context(
                 pod,
                 container,

@@ -15,6 +15,7 @@ from klet.errors import KletError
 from klet.model.allocation import PodAllocation
 from klet.model.images import PresentImage
 from klet.model.pods import PodUID, uid_of
+from klet.model.roles import ContainerPins
 from klet.model.runtime import SandboxId, SandboxRecord
 from klet.model.volumes import HostVolume, extra_groups
 from klet.runtime.config.container_config import ContainerInputs, ContainerSettings, build_container_config
@@ -99,6 +100,7 @@ class ContainerPlanner:
         sub_paths: SubPaths,
         environment: EnvironmentReader,
         devices: DeviceOptions,
+        pins: ContainerPins,
         handlers: Handlers,
         settings: ContainerSettings,
     ) -> None:
@@ -107,6 +109,7 @@ class ContainerPlanner:
         self._sub_paths = sub_paths
         self._environment = environment
         self._devices = devices
+        self._pins = pins
         self._handlers = handlers
         self._settings = settings
 
@@ -165,6 +168,7 @@ class ContainerPlanner:
                 relabels=self._settings.relabels,
             ),
             options=options,
+            pins=self._pins.pins_of(uid_of(pod), container.name),
             user_namespace=sandbox.user_namespace,
             target_id=facts.target_id,
             extra_groups=extra_groups(pod, volumes.values()),

@@ -15,7 +15,8 @@ from klet.host.cgroups.resources import (
     quota_from_millicpu,
     shares_from_millicpu,
 )
-from klet.model.allocation import PodAllocation
+from klet.host.cpulist import format_cpu_list
+from klet.model.allocation import NO_PINS, Pins, PodAllocation
 from klet.model.pod_resources import (
     CPU,
     MEMORY,
@@ -62,7 +63,12 @@ class ResourceRules(Struct, frozen=True, kw_only=True):
 
 
 def build_container_resources(
-    pod: Pod, container: str, allocation: PodAllocation, rules: ResourceRules, *, has_exclusive_cpus: bool = False
+    pod: Pod,
+    container: str,
+    allocation: PodAllocation,
+    rules: ResourceRules,
+    *,
+    pins: Pins = NO_PINS,
 ) -> cri.LinuxContainerResources:
     """Return the resources of one container."""
     given = allocation.of(container)
@@ -71,13 +77,16 @@ def build_container_resources(
         cpu_limit=_limit(given, allocation, CPU),
         memory_limit=_limit(given, allocation, MEMORY),
         rules=rules,
-        has_exclusive_cpus=has_exclusive_cpus,
+        lifts_quota=pins.lifts_quota,
     )
     if rules.memory_capacity:
         resources.oom_score_adj = oom_score(
             pod, container, allocation, qos_of(pod), memory_capacity=rules.memory_capacity
         )
     resources.hugepage_limits.extend(_hugepages(given, allocation, rules))
+    resources.cpuset_cpus = format_cpu_list(pins.cpus)
+    # As a list of single numbers, as upstream writes it.
+    resources.cpuset_mems = ",".join(map(str, sorted(pins.memory_nodes)))
     if rules.swap is not None:
         _set_swap(resources, pod, given, rules, rules.swap)
     if rules.is_unified and rules.memory_qos is not None:
@@ -86,7 +95,7 @@ def build_container_resources(
 
 
 def build_sandbox_resources(
-    allocation: PodAllocation, rules: ResourceRules, *, has_exclusive_cpus: bool = False
+    allocation: PodAllocation, rules: ResourceRules, *, lifts_quota: bool = False
 ) -> cri.LinuxContainerResources:
     """Return the resources of the pod as a whole, without its overhead."""
     requests = compute_pod_requests(allocation, with_overhead=False)
@@ -96,7 +105,7 @@ def build_sandbox_resources(
         cpu_limit=limits.get(CPU, ZERO),
         memory_limit=limits.get(MEMORY, ZERO),
         rules=rules,
-        has_exclusive_cpus=has_exclusive_cpus,
+        lifts_quota=lifts_quota,
     )
 
 
@@ -115,7 +124,7 @@ def _build(
     cpu_limit: Quantity,
     memory_limit: Quantity,
     rules: ResourceRules,
-    has_exclusive_cpus: bool = False,
+    lifts_quota: bool = False,
 ) -> cri.LinuxContainerResources:
     # A limit stands in for a request that is missing, not for one of zero.
     wanted = cpu_limit if cpu_request is None else cpu_request
@@ -125,7 +134,7 @@ def _build(
     if rules.cpu_quota:
         resources.cpu_period = rules.cpu_period
         quota = quota_from_millicpu(cpu_limit.milli_value(), rules.cpu_period)
-        resources.cpu_quota = UNLIMITED if has_exclusive_cpus else quota
+        resources.cpu_quota = UNLIMITED if lifts_quota else quota
     if rules.is_unified and rules.kills_whole_container:
         resources.unified["memory.oom.group"] = "1"
     return resources

@@ -40,6 +40,7 @@ def build_sandbox_config(
     dns: DnsConfig,
     cgroup_parent: str,
     settings: SandboxSettings,
+    lifts_quota: bool = False,
     user_namespace: cri.UserNamespace | None = None,
     extra_groups: Sequence[int] = (),
 ) -> cri.PodSandboxConfig:
@@ -56,7 +57,7 @@ def build_sandbox_config(
             cgroup_parent=cgroup_parent,
             security_context=_security(pod, user_namespace, extra_groups),
             sysctls=_sysctls(pod),
-            resources=build_sandbox_resources(allocation, settings.resources),
+            resources=build_sandbox_resources(allocation, settings.resources, lifts_quota=lifts_quota),
             overhead=build_overhead(allocation, settings.resources),
         ),
     )

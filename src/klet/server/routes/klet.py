@@ -1,5 +1,8 @@
-"""`/klet/v1/…`: what only klet has. Cause records, the causal timeline of a pod, and pods that are on their way out."""
+"""`/klet/v1/…`: what only klet has. Cause records, the causal timeline of a pod, pods that are on their way out, the
+machine and who has what of it.
+"""
 
+from collections.abc import Callable
 from contextlib import aclosing, suppress
 from datetime import datetime
 
@@ -7,6 +10,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from klet.api import klet_v1
+from klet.api.klet_v1_topology import MachineTopology
 from klet.server.roles import ServedJournal, ServedPods
 from klet.server.routes.pods import pod_list
 
@@ -14,9 +18,10 @@ from klet.server.routes.pods import pod_list
 class KletRoutes:
     """Serves the agent's decisions and their causes, and what is still there."""
 
-    def __init__(self, *, pods: ServedPods, journal: ServedJournal) -> None:
+    def __init__(self, *, pods: ServedPods, journal: ServedJournal, topology: Callable[[], MachineTopology]) -> None:
         self._pods = pods
         self._journal = journal
+        self._topology = topology
 
     async def list_pods(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's signature
         return pod_list((*self._pods.terminating(), *self._pods.pods()))
@@ -44,6 +49,9 @@ class KletRoutes:
 
     async def explain_node(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's signature
         return _answer(await self._journal.explain_node())
+
+    async def show_topology(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's signature
+        return _answer(self._topology())
 
     async def list_recorded(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's signature
         return _answer(await self._journal.pods())

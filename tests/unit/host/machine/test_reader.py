@@ -4,10 +4,12 @@ import os
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from klet.host.errors import CgroupMissing, FileMissing, HostError, MalformedFile
-from klet.host.machine.info import Cpu, MemoryModules, SystemVersions
+from klet.host.machine.info import Cpu, MemoryModules, NumaNode, SystemVersions
 from klet.host.machine.reader import MachineReader, parse_os_release
+from klet.testing.machines import XEON_2S_CLUSTERED, MachineShape, read_machine, write_machine
 
 MOUNTS = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n"
 OLD_MOUNTS = "30 20 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
@@ -267,3 +269,95 @@ def test_thermal_files_come_in_the_order_of_the_cpus(machine, tmp_path):
     (tmp_path / "sys/devices/system/cpu/cpu3").mkdir()
     names = [path.split("/")[-2] for path in machine.thermal_paths()]
     assert names == ["cpu2", "cpu10"]
+
+
+def test_numa_nodes(tmp_path):
+    shape = replace(XEON_2S_CLUSTERED, hugepages={2 << 20: 8, 1 << 30: 1})
+    info = read_machine(tmp_path, shape)
+    assert [node.number for node in info.numa_nodes] == [0, 1, 2, 3]
+    assert [node.memory for node in info.numa_nodes] == [96 << 30] * 4
+    assert info.numa_nodes[1].hugepages == {2 << 20: 8, 1 << 30: 1}
+    assert info.hugepages == {2 << 20: 32, 1 << 30: 4}
+    assert info.numa_nodes[1].distances == {0: 11, 1: 10, 2: 21, 3: 21}
+    assert {cpu.node for cpu in info.topology if cpu.socket == 1} == {2, 3}
+
+
+def test_without_numa_nodes_each_socket_stands_for_one(machine, smallest, write):
+    write("sys/devices/system/cpu/online", "0-3\n")
+    for number in range(4):
+        write(f"sys/devices/system/cpu/cpu{number}/topology/physical_package_id", f"{number % 2}\n")
+    info = machine.info()
+    assert info.numa_nodes == (NumaNode(number=0), NumaNode(number=1))
+    assert [cpu.node for cpu in info.topology] == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        pytest.param("meminfo", "", NumaNode(number=0, distances={0: 10}), id="no memory"),
+        pytest.param("distance", "10 20\n", NumaNode(number=0, memory=1 << 20), id="a distance to no node"),
+        pytest.param("distance", None, NumaNode(number=0, memory=1 << 20), id="no distances"),
+    ],
+)
+def test_what_a_numa_node_does_not_say(machine, write, tmp_path, name, text, expected):
+    write("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal:    1024 kB\n")
+    write("sys/devices/system/node/node0/distance", "10\n")
+    if text is None:
+        (tmp_path / f"sys/devices/system/node/node0/{name}").unlink()
+    else:
+        write(f"sys/devices/system/node/node0/{name}", text)
+    assert machine.numa_nodes() == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        pytest.param("meminfo", "Node 0 MemTotal: much kB\n", id="memory"),
+        pytest.param("distance", "-1", id="a distance"),
+        pytest.param("hugepages/hugepages-2048kB/nr_hugepages", "9" * 99, id="huge pages beyond all numbers"),
+    ],
+)
+def test_a_numa_node_that_makes_no_sense(machine, write, name, text):
+    write(f"sys/devices/system/node/node0/{name}", text)
+    with pytest.raises(MalformedFile):
+        machine.numa_nodes()
+
+
+def caches(tmp_path, **shape):
+    found = write_machine(tmp_path, MachineShape(threads=1, **shape)).topology()
+    return [cpu.cache for cpu in found]
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        pytest.param({"cores_per_node": 4}, [None] * 4, id="one for the socket, which is a NUMA node"),
+        pytest.param({"cores_per_node": 4, "cores_per_cache": 2}, [0, 0, 1, 1], id="two in a NUMA node"),
+        pytest.param({"cores_per_node": 2, "nodes_per_socket": 2}, [0, 0, 0, 0], id="one for two NUMA nodes"),
+        pytest.param(
+            {"cores_per_node": 2, "sockets": 2, "cores_per_cache": 1},
+            [0, 1, 2, 3],
+            id="one for each core, in two sockets",
+        ),
+    ],
+)
+def test_caches_that_only_some_cores_share(tmp_path, shape, expected):
+    assert caches(tmp_path, **shape) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        pytest.param("level", "2\n", id="a cache of cores"),
+        pytest.param("level", "three\n", id="a level that is none"),
+        pytest.param("id", "", id="an id that is none"),
+        pytest.param("id", None, id="no id, as on some virtual machines"),
+        pytest.param("shared_cpu_list", "7-\n", id="CPUs that are none"),
+    ],
+)
+def test_caches_that_are_not_known(tmp_path, name, text):
+    write_machine(tmp_path, MachineShape(cores_per_node=2, threads=1, cores_per_cache=1))
+    for number in (0, 1):
+        file = tmp_path / f"sys/devices/system/cpu/cpu{number}/cache/index3" / name
+        file.unlink() if text is None else file.write_text(text)
+    assert [cpu.cache for cpu in MachineReader(root=tmp_path).topology()] == [None, None]

@@ -7,7 +7,7 @@ from msgspec.structs import replace as change
 from klet.api.codec import convert
 from klet.api.container import EphemeralContainer
 from klet.api.pod import Pod
-from klet.model.allocation import desired_allocation
+from klet.model.allocation import Pins, desired_allocation
 from klet.runtime.config.linux_resources import (
     MemoryQosRules,
     ResourceRules,
@@ -90,9 +90,9 @@ def test_cpu(requests, limits, shares, quota):
     [
         pytest.param(ResourceRules(cpu_quota=False), {}, 0, 0, id="not enforced"),
         pytest.param(ResourceRules(cpu_period=5000), {}, 2500, 5000, id="another period"),
-        pytest.param(PLAIN, {"has_exclusive_cpus": True}, -1, 100000, id="CPUs of its own"),
+        pytest.param(PLAIN, {"pins": Pins(lifts_quota=True)}, -1, 100000, id="CPUs of its own"),
         pytest.param(
-            ResourceRules(cpu_quota=False), {"has_exclusive_cpus": True}, 0, 0, id="CPUs of its own, not enforced"
+            ResourceRules(cpu_quota=False), {"pins": Pins(lifts_quota=True)}, 0, 0, id="CPUs of its own, not enforced"
         ),
     ],
 )
@@ -334,7 +334,7 @@ def test_sandboxes(given, shares, quota, memory):
 
 
 def test_a_sandbox_with_cpus_of_its_own_has_no_quota():
-    assert build_sandbox_resources(desired_allocation(SUMMED), PLAIN, has_exclusive_cpus=True).cpu_quota == -1
+    assert build_sandbox_resources(desired_allocation(SUMMED), PLAIN, lifts_quota=True).cpu_quota == -1
 
 
 def test_overhead_is_request_and_limit():
@@ -355,3 +355,10 @@ def test_the_allocation_is_enforced_and_not_the_spec():
     bare = pod(container(), qos="Burstable")
     given = desired_allocation(TYPICAL)
     assert build_container_resources(bare, "c", given, V2) == built(TYPICAL, V2)
+
+
+def test_a_container_is_bound_to_what_it_was_given_alone():
+    pins = Pins(cpus=frozenset({2, 3, 4, 8}), memory_nodes=frozenset({10, 0, 1}))
+    bound = built(TYPICAL, V2, pins=pins)
+    assert (bound.cpuset_cpus, bound.cpuset_mems) == ("2-4,8", "0,1,10")
+    assert (built(TYPICAL, V2).cpuset_cpus, built(TYPICAL, V2).cpuset_mems) == ("", "")

@@ -1,0 +1,1 @@
+"""Which CPUs containers run on (CPU manager)."""

@@ -1,0 +1,1 @@
+"""Memory and huge pages of NUMA nodes that a container is given alone (memory manager)."""
