@@ -9,7 +9,8 @@ import re
 import pytest
 
 from klet.embedded.identities import ApiUser
-from klet.server.endpoints import ENDPOINT_GROUPS, EndpointGroup, ListenerKind, WithoutDebugging
+from klet.server.endpoint_types import EndpointGroup, ListenerKind, WithoutDebugging
+from klet.server.endpoints import ENDPOINT_GROUPS
 
 GATES = {"NodeLogQuery": True, "ComponentFlagz": True, "ComponentStatusz": True}
 OFF = {"KubeletFineGrainedAuthz": False}

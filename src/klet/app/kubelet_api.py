@@ -33,7 +33,8 @@ from klet.server.auth.filter import AuthFilter
 from klet.server.auth.reviews import Reviewer
 from klet.server.checkpoints import ContainerCheckpoints
 from klet.server.configz import encode_configuration
-from klet.server.endpoints import ENDPOINT_GROUPS, HandlerSwitch, Routes, WithoutDebugging
+from klet.server.endpoint_types import HandlerSwitch, Routes, WithoutDebugging
+from klet.server.endpoints import ENDPOINT_GROUPS
 from klet.server.file_server import FileServer
 from klet.server.listener import (
     HealthListener,

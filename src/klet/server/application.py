@@ -15,8 +15,7 @@ from klet.model.tracing import Tracer
 from klet.model.verbosity import CHANGES
 from klet.server.auth.filter import AuthRefusal, AuthRequest, AuthResult
 from klet.server.connection import HttpConnection, connection_of
-from klet.server.endpoints import (
-    ENDPOINT_GROUPS,
+from klet.server.endpoint_types import (
     EndpointGroup,
     EndpointSupport,
     Handler,
@@ -25,6 +24,7 @@ from klet.server.endpoints import (
     Routes,
     WithoutDebugging,
 )
+from klet.server.endpoints import ENDPOINT_GROUPS
 from klet.server.paths import KnownPath, PathMatch, RedirectedPath, UnknownPath, match_health_path, match_path
 from klet.server.tls.stream import CLIENT_CERTIFICATE
 from klet.server.traced import trace_request

@@ -5,15 +5,23 @@ at all (`paths`), the right to ask the authorizer for (`auth/attributes`), label
 in docs/kubelet-api.md (`scripts/generate-endpoints`). A handler is a method of one of the classes in `routes/`.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from enum import StrEnum
-from functools import partial
-from typing import Final, TypeAlias, TypeVar
-
-from aiohttp import web
-from msgspec import Struct
+from typing import Final
 
 from klet.api import klet_v1, klet_v1_fit, klet_v1_images, klet_v1_topology
+from klet.server.endpoint_types import (
+    CONFIGZ,
+    CREATE_PROXY,
+    HEALTHZ,
+    PODS,
+    EndpointGroup,
+    EndpointSupport,
+    HandlerSwitch,
+    KubeletEndpoint,
+    ListenerKind,
+    Right,
+    WithoutDebugging,
+    by_method,
+)
 from klet.server.routes.checkpoint import CheckpointRoutes
 from klet.server.routes.debug import DebugRoutes
 from klet.server.routes.fit import FitRoutes
@@ -30,155 +38,6 @@ from klet.server.routes.streams import StreamRoutes
 from klet.server.routes.usage import UsageRoutes
 from klet.server.routes.zpages import FlagzRoutes, StatuszRoutes
 
-Routes: TypeAlias = (
-    HealthRoutes
-    | PodRoutes
-    | StreamRoutes
-    | NodeRoutes
-    | MetricRoutes
-    | StatsRoutes
-    | UsageRoutes
-    | CheckpointRoutes
-    | KletRoutes
-    | PullRoutes
-    | ImageRoutes
-    | FitRoutes
-    | NodeLogRoutes
-    | DebugRoutes
-    | FlagzRoutes
-    | StatuszRoutes
-)
-Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
-FindHandler: TypeAlias = Callable[[Sequence[Routes]], Handler | None]
-R = TypeVar(
-    "R",
-    HealthRoutes,
-    PodRoutes,
-    StreamRoutes,
-    NodeRoutes,
-    MetricRoutes,
-    StatsRoutes,
-    UsageRoutes,
-    CheckpointRoutes,
-    KletRoutes,
-    PullRoutes,
-    ImageRoutes,
-    FitRoutes,
-    NodeLogRoutes,
-    DebugRoutes,
-    FlagzRoutes,
-    StatuszRoutes,
-)
-
-
-class ListenerKind(StrEnum):
-    """A listener. Its value is its name in the documentation."""
-
-    API = "API"
-    """Port 10250: a client must be known and have the endpoint's right; anonymous users if that is configured."""
-    READ_ONLY = "read-only"
-    """`readOnlyPort`: every client that can connect."""
-    HEALTH = "health"
-    """Port 10248: every client that can connect."""
-    SOCKET = "socket"
-    """`klet.sock`: its owner, without a further check."""
-
-
-class WithoutDebugging(StrEnum):
-    """What becomes of paths with `enableDebuggingHandlers: false`, and always on the read-only port."""
-
-    KEPT = "stays"
-    REFUSED = "405"
-    GONE = "404"
-
-
-class EndpointSupport(StrEnum):
-    """Whether klet serves what upstream's kubelet serves there."""
-
-    SERVED = "served"
-    NOT_YET = "not yet"
-    """The path is known, so the client must be authorized; the answer is 404."""
-    GATED = "gated"
-    """Behind an alpha gate of upstream: served where a listener has its routes, otherwise there is no such path."""
-
-
-class HandlerSwitch(StrEnum):
-    """What a field of the configuration switches off: 405 for every method, with this text of upstream's."""
-
-    LOGS = "logs endpoint is disabled.\n"
-    """`enableSystemLogHandler`."""
-    PROFILING = "profiling endpoint is disabled.\n"
-    """`enableProfilingHandler`."""
-    FLAGS = "flags endpoint is disabled.\n"
-    """`enableDebugFlagsHandler`."""
-
-
-class Right(Struct, frozen=True):
-    """What the authorizer is asked for: a subresource of this node, with the verb of the method."""
-
-    subresource: str
-    or_proxy: bool = False
-    """Whether `nodes/proxy` is enough; with the gate KubeletFineGrainedAuthz off, nothing else counts."""
-    is_create: bool = False
-    """Whether the verb is `create` whatever the method, since a WebSocket begins with GET."""
-
-
-PROXY: Final = Right("proxy")
-CREATE_PROXY: Final = Right("proxy", is_create=True)
-PODS: Final = Right("pods", or_proxy=True)
-HEALTHZ: Final = Right("healthz", or_proxy=True)
-CONFIGZ: Final = Right("configz", or_proxy=True)
-
-
-class KubeletEndpoint(Struct, frozen=True):
-    """One thing that can be asked for, under one or more paths."""
-
-    paths: tuple[str, ...]
-    methods: tuple[str, ...]
-    """Empty: any."""
-    find_handler: FindHandler | None
-    about: str
-    listeners: frozenset[ListenerKind] | None = None
-    """Where it is served, if not where its group is."""
-    label: str = ""
-    """The path in labels of metrics, if not that of its group."""
-    support: EndpointSupport = EndpointSupport.SERVED
-
-
-class EndpointGroup(Struct, frozen=True, kw_only=True):
-    """Endpoints that share a root, a right and where they are served."""
-
-    root: str
-    """With a slash at its end, the path without it leads there (307)."""
-    is_tree: bool = True
-    """Whether every path below the root is known, if only to answer 404; otherwise only those of the endpoints are."""
-    right: Right = PROXY
-    listeners: frozenset[ListenerKind] = frozenset({ListenerKind.API, ListenerKind.SOCKET})
-    without_debugging: WithoutDebugging = WithoutDebugging.REFUSED
-    label: str
-    """The path in labels of metrics: never what a client has written."""
-    is_long_running: bool = False
-    """As the label of upstream's metrics has it."""
-    switch: HandlerSwitch | None = None
-    endpoints: tuple[KubeletEndpoint, ...]
-
-    @property
-    def segments(self) -> tuple[str, ...]:
-        return tuple(self.root.strip("/").split("/"))
-
-    def listeners_of(self, endpoint: KubeletEndpoint) -> frozenset[ListenerKind]:
-        return self.listeners if endpoint.listeners is None else endpoint.listeners
-
-
-def _by(owner: type[R], method: Callable[[R, web.Request], Awaitable[web.StreamResponse]]) -> FindHandler:
-    """Find the handler among the routes that a listener has; None if it has none of this kind."""
-
-    def find(routes: Sequence[Routes]) -> Handler | None:
-        return next((partial(method, each) for each in routes if isinstance(each, owner)), None)
-
-    return find
-
-
 _READ: Final = frozenset({ListenerKind.API, ListenerKind.READ_ONLY, ListenerKind.SOCKET})
 _KEPT: Final = WithoutDebugging.KEPT
 _GONE: Final = WithoutDebugging.GONE
@@ -194,8 +53,8 @@ def _containers(root: str) -> tuple[str, ...]:
     return f"{root}/{{namespace}}/{{pod}}/{{container}}", f"{root}/{{namespace}}/{{pod}}/{{uid}}/{{container}}"
 
 
-_CHECK_ALL: Final = _by(HealthRoutes, HealthRoutes.check_all)
-_CHECK_ONE: Final = _by(HealthRoutes, HealthRoutes.check_one)
+_CHECK_ALL: Final = by_method(HealthRoutes, HealthRoutes.check_all)
+_CHECK_ONE: Final = by_method(HealthRoutes, HealthRoutes.check_one)
 _STREAMS: Final = "`input`, `output`, `error`, `tty`; must be an upgrade"
 _LOG_OPTIONS: Final = (
     "a container's log: `follow`, `previous`, `tailLines`, `sinceSeconds`, `sinceTime`, `limitBytes`, `timestamps`, "
@@ -236,7 +95,7 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
             KubeletEndpoint(
                 ("/pods", "/pods/"),
                 _GET,
-                _by(PodRoutes, PodRoutes.list_pods),
+                by_method(PodRoutes, PodRoutes.list_pods),
                 "pods of this node with their statuses",
             ),
         ),
@@ -249,7 +108,7 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
             KubeletEndpoint(
                 ("/runningpods/",),
                 _GET,
-                _by(NodeRoutes, NodeRoutes.list_running),
+                by_method(NodeRoutes, NodeRoutes.list_running),
                 "what the runtime runs, as far as it knows",
             ),
         ),
@@ -261,7 +120,7 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
             KubeletEndpoint(
                 ("/containerLogs/{namespace}/{pod}/{container}",),
                 _GET,
-                _by(PodRoutes, PodRoutes.read_logs),
+                by_method(PodRoutes, PodRoutes.read_logs),
                 _LOG_OPTIONS,
             ),
         ),
@@ -275,7 +134,7 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
             KubeletEndpoint(
                 _containers("/exec"),
                 _GET_POST,
-                _by(StreamRoutes, StreamRoutes.exec),
+                by_method(StreamRoutes, StreamRoutes.exec),
                 f"`command` (repeated), {_STREAMS}",
             ),
         ),
@@ -286,7 +145,7 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
         label="attach",
         is_long_running=True,
         endpoints=(
-            KubeletEndpoint(_containers("/attach"), _GET_POST, _by(StreamRoutes, StreamRoutes.attach), _STREAMS),
+            KubeletEndpoint(_containers("/attach"), _GET_POST, by_method(StreamRoutes, StreamRoutes.attach), _STREAMS),
         ),
     ),
     EndpointGroup(
@@ -297,7 +156,7 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
             KubeletEndpoint(
                 ("/portForward/{namespace}/{pod}", "/portForward/{namespace}/{pod}/{uid}"),
                 _GET_POST,
-                _by(StreamRoutes, StreamRoutes.port_forward),
+                by_method(StreamRoutes, StreamRoutes.port_forward),
                 "`port` with WebSockets; must be an upgrade",
             ),
         ),
@@ -310,7 +169,7 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
             KubeletEndpoint(
                 _containers("/run"),
                 _POST,
-                _by(StreamRoutes, StreamRoutes.run),
+                by_method(StreamRoutes, StreamRoutes.run),
                 "`cmd`, split at spaces; the answer is all that the command says",
             ),
         ),
@@ -322,7 +181,7 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
         without_debugging=_GONE,
         label="configz",
         endpoints=(
-            KubeletEndpoint(("/configz",), _ANY, _by(NodeRoutes, NodeRoutes.show_configuration), _CONFIGURATION),
+            KubeletEndpoint(("/configz",), _ANY, by_method(NodeRoutes, NodeRoutes.show_configuration), _CONFIGURATION),
         ),
     ),
     EndpointGroup(
@@ -334,58 +193,58 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
             KubeletEndpoint(
                 (klet_v1.PODS,),
                 _GET,
-                _by(KletRoutes, KletRoutes.list_pods),
+                by_method(KletRoutes, KletRoutes.list_pods),
                 "`/pods`, and those that are still terminating",
             ),
             KubeletEndpoint(
                 (klet_v1.JOURNAL,),
                 _GET,
-                _by(KletRoutes, KletRoutes.read_journal),
+                by_method(KletRoutes, KletRoutes.read_journal),
                 "cause records, one on each line; `follow`, `namespace`, `name`, `since`",
             ),
             KubeletEndpoint(
-                (klet_v1.NODE,), _GET, _by(KletRoutes, KletRoutes.explain_node), "why the node is ready or not"
+                (klet_v1.NODE,), _GET, by_method(KletRoutes, KletRoutes.explain_node), "why the node is ready or not"
             ),
             KubeletEndpoint(
                 (klet_v1.EXPLAIN,),
                 _GET,
-                _by(KletRoutes, KletRoutes.list_recorded),
+                by_method(KletRoutes, KletRoutes.list_recorded),
                 "the pods that there are records about",
             ),
             KubeletEndpoint(
                 (f"{klet_v1.EXPLAIN}/{{namespace}}/{{pod}}",),
                 _GET,
-                _by(KletRoutes, KletRoutes.explain_pod),
+                by_method(KletRoutes, KletRoutes.explain_pod),
                 "why a pod is as it is",
             ),
             KubeletEndpoint(
                 (klet_v1_topology.TOPOLOGY,),
                 _GET,
-                _by(KletRoutes, KletRoutes.show_topology),
+                by_method(KletRoutes, KletRoutes.show_topology),
                 "the machine: sockets, NUMA nodes, cores, CPUs, memory, and which containers have what of it alone",
             ),
             KubeletEndpoint(
                 (klet_v1.PULLS,),
                 _GET,
-                _by(PullRoutes, PullRoutes.list_pulls),
+                by_method(PullRoutes, PullRoutes.list_pulls),
                 "how far the images are that are being pulled",
             ),
             KubeletEndpoint(
                 (klet_v1_images.IMAGES,),
                 _GET,
-                _by(ImageRoutes, ImageRoutes.list_images),
+                by_method(ImageRoutes, ImageRoutes.list_images),
                 "the images of the runtime: size, who uses them, since when they are unused; 503 if it does not answer",
             ),
             KubeletEndpoint(
                 (klet_v1_images.IMAGE_GC,),
                 _GET,
-                _by(ImageRoutes, ImageRoutes.preview_collection),
+                by_method(ImageRoutes, ImageRoutes.preview_collection),
                 "what image garbage collection would remove now, and why it keeps the rest; nothing is removed",
             ),
             KubeletEndpoint(
                 (klet_v1_fit.FIT,),
                 _POST,
-                _by(FitRoutes, FitRoutes.look),
+                by_method(FitRoutes, FitRoutes.look),
                 "whether the pod of the manifest in the body would be admitted now, and if not, every reason; `source`",
             ),
         ),
@@ -400,7 +259,7 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
             KubeletEndpoint(
                 ("/stats/summary", "/stats/summary/"),
                 _GET_POST,
-                _by(StatsRoutes, StatsRoutes.summarize),
+                by_method(StatsRoutes, StatsRoutes.summarize),
                 "what the node and its pods use; `only_cpu_and_memory=true`",
             ),
         ),
@@ -413,32 +272,32 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
         without_debugging=_KEPT,
         label="metrics",
         endpoints=(
-            KubeletEndpoint(("/metrics",), _ANY, _by(MetricRoutes, MetricRoutes.show), "metrics of the agent"),
+            KubeletEndpoint(("/metrics",), _ANY, by_method(MetricRoutes, MetricRoutes.show), "metrics of the agent"),
             KubeletEndpoint(
                 ("/metrics/cadvisor",),
                 _ANY,
-                _by(UsageRoutes, UsageRoutes.show_cadvisor),
+                by_method(UsageRoutes, UsageRoutes.show_cadvisor),
                 "usage of cgroups, cAdvisor's metrics",
                 label="metrics/cadvisor",
             ),
             KubeletEndpoint(
                 ("/metrics/resource",),
                 _ANY,
-                _by(UsageRoutes, UsageRoutes.show_resource),
+                by_method(UsageRoutes, UsageRoutes.show_resource),
                 "CPU, memory and swap of node, pods and containers",
                 label="metrics/resource",
             ),
             KubeletEndpoint(
                 ("/metrics/probes",),
                 _ANY,
-                _by(MetricRoutes, MetricRoutes.show_probes),
+                by_method(MetricRoutes, MetricRoutes.show_probes),
                 "results of probes",
                 label="metrics/probes",
             ),
             KubeletEndpoint(
                 ("/metrics/slis",),
                 _ANY,
-                _by(MetricRoutes, MetricRoutes.show_slis),
+                by_method(MetricRoutes, MetricRoutes.show_slis),
                 "results of health checks; DELETE forgets them",
                 label="other",
             ),
@@ -451,7 +310,7 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
         switch=HandlerSwitch.LOGS,
         endpoints=(
             KubeletEndpoint(
-                ("/logs/", "/logs/{path:(?s:.+)}"), _GET, _by(NodeLogRoutes, NodeLogRoutes.show), _NODE_LOGS
+                ("/logs/", "/logs/{path:(?s:.+)}"), _GET, by_method(NodeLogRoutes, NodeLogRoutes.show), _NODE_LOGS
             ),
         ),
     ),
@@ -464,7 +323,7 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
             KubeletEndpoint(
                 ("/checkpoint/{namespace}/{pod}/{container}",),
                 _POST,
-                _by(CheckpointRoutes, CheckpointRoutes.make),
+                by_method(CheckpointRoutes, CheckpointRoutes.make),
                 "writes a checkpoint of a container to a file on the node; `timeout` in seconds",
             ),
         ),
@@ -478,7 +337,7 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
             KubeletEndpoint(
                 ("/debug/pprof/{profile}",),
                 _GET,
-                _by(DebugRoutes, DebugRoutes.show_profile),
+                by_method(DebugRoutes, DebugRoutes.show_profile),
                 "`profile`: CPU time of the agent for `seconds` (30), as `go tool pprof` reads it; `cmdline`, `symbol`",
             ),
         ),
@@ -494,7 +353,7 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
             KubeletEndpoint(
                 ("/debug/flags/v",),
                 _ANY,
-                _by(DebugRoutes, DebugRoutes.change_verbosity),
+                by_method(DebugRoutes, DebugRoutes.change_verbosity),
                 "PUT sets how much the agent logs (`-v`); other methods: 406",
             ),
         ),
@@ -507,7 +366,11 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
         label="other",
         endpoints=(
             KubeletEndpoint(
-                ("/flagz",), _GET, _by(FlagzRoutes, FlagzRoutes.show), "the flags; gate ComponentFlagz", support=_GATED
+                ("/flagz",),
+                _GET,
+                by_method(FlagzRoutes, FlagzRoutes.show),
+                "the flags; gate ComponentFlagz",
+                support=_GATED,
             ),
         ),
     ),
@@ -522,7 +385,7 @@ ENDPOINT_GROUPS: Final[tuple[EndpointGroup, ...]] = (
             KubeletEndpoint(
                 ("/statusz",),
                 _GET,
-                _by(StatuszRoutes, StatuszRoutes.show),
+                by_method(StatuszRoutes, StatuszRoutes.show),
                 "version, uptime, paths; gate ComponentStatusz",
                 support=_GATED,
             ),

@@ -27,7 +27,7 @@ from klet.server.accept import accept_connections
 from klet.server.application import RequestAuth, build_application
 from klet.server.connection import HttpConnection, RequestLimits
 from klet.server.connection_limits import TrackedConnection, UnauthenticatedConnections, UnauthenticatedLimits
-from klet.server.endpoints import HandlerSwitch, ListenerKind, Routes
+from klet.server.endpoint_types import HandlerSwitch, ListenerKind, Routes
 from klet.server.http1 import FIELD_LIMIT, HEAD_LIMIT
 from klet.server.metrics import READ_ONLY, READ_WRITE, HttpMetrics, count_requests
 from klet.server.request_log import request_logger

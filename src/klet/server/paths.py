@@ -8,7 +8,8 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from klet.server.endpoints import ENDPOINT_GROUPS, EndpointGroup, EndpointSupport, ListenerKind, WithoutDebugging
+from klet.server.endpoint_types import EndpointGroup, EndpointSupport, ListenerKind, WithoutDebugging
+from klet.server.endpoints import ENDPOINT_GROUPS
 
 OTHER: Final = "other"
 

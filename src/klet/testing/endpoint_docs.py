@@ -4,15 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from klet.server.endpoints import (
-    ENDPOINT_GROUPS,
-    PROXY,
-    EndpointGroup,
-    EndpointSupport,
-    KubeletEndpoint,
-    ListenerKind,
-    Right,
-)
+from klet.server.endpoint_types import PROXY, EndpointGroup, EndpointSupport, KubeletEndpoint, ListenerKind, Right
+from klet.server.endpoints import ENDPOINT_GROUPS
 
 _PATTERN: Final = re.compile(r":[^{}]*}")
 """What the router demands of a part of a path."""

@@ -35,7 +35,7 @@ from klet.server.auth.filter import AuthFilter
 from klet.server.auth.reviews import LIMITS, Retrying, ReviewLimits
 from klet.server.auth.tokens import TokenAuthenticator
 from klet.server.checkpoints import ContainerCheckpoints
-from klet.server.endpoints import HandlerSwitch
+from klet.server.endpoint_types import HandlerSwitch
 from klet.server.file_server import FileServer
 from klet.server.listener import (
     ListenAddress,

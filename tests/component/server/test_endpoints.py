@@ -9,7 +9,8 @@ import pytest
 from klet.aio.clock import SystemClock
 from klet.api.klet_v1_topology import MachineTopology
 from klet.model.verbosity import CHANGES
-from klet.server.endpoints import ENDPOINT_GROUPS, EndpointSupport, HandlerSwitch, ListenerKind, WithoutDebugging
+from klet.server.endpoint_types import EndpointSupport, HandlerSwitch, ListenerKind, WithoutDebugging
+from klet.server.endpoints import ENDPOINT_GROUPS
 from klet.server.listener import HealthListener, ListenAddress, ReadOnlyListener, listen_on
 from klet.server.routes.fit import FitRoutes
 from klet.server.routes.images import ImageRoutes

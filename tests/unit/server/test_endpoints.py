@@ -8,7 +8,8 @@ import pytest
 import klet
 from klet.server.application import build_application
 from klet.server.auth.filter import AuthRefusal
-from klet.server.endpoints import ENDPOINT_GROUPS, EndpointSupport, ListenerKind, Right, WithoutDebugging
+from klet.server.endpoint_types import EndpointSupport, ListenerKind, Right, WithoutDebugging
+from klet.server.endpoints import ENDPOINT_GROUPS
 from klet.server.paths import PathLabels, label_path
 
 SOURCE = Path(klet.__file__).parent

@@ -5,7 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from klet.server.endpoints import ENDPOINT_GROUPS, PROXY, Right
+from klet.server.endpoint_types import PROXY, Right
+from klet.server.endpoints import ENDPOINT_GROUPS
 
 _VERBS: Final[Mapping[str, str]] = {
     "POST": "create",
