@@ -21,6 +21,7 @@ import pytest
 from klet.cli.node.node import find_node, locked
 from klet.cli.node.paths import node_names
 from klet.host.containerd_probe import has_capability
+from klet.host.cpulist import parse_cpu_list
 from klet.host.images import ImageConfig, build_image, file
 from klet.host.mounts import list_mounts
 from klet.host.procfs import CAP_SYS_RESOURCE
@@ -485,6 +486,26 @@ def test_images_are_loaded_shown_and_removed(node, tmp_path):
     assert refusal in node.run("image", "rm", "klet.test/app:1", "klet.test/spare:1", expect=1)
     assert "klet.test/app:1" in _images(node)
     assert "klet.test/spare:1" not in _images(node)
+
+
+def test_the_machine_is_shown(node):
+    node.up()
+    shown = json.loads(node.run("topology", "-o", "json"))
+    cpus = [
+        cpu["id"]
+        for socket in shown["sockets"]
+        for group in socket["groups"]
+        for core in group["cores"]
+        for cpu in core["cpus"]
+    ]
+    assert sorted(cpus) == sorted(parse_cpu_list(Path("/sys/devices/system/cpu/online").read_text()))
+    assert shown["policies"] == {"cpu": "none", "memory": "None", "topology": "none", "topologyScope": "container"}
+    assert all(memory["total"] >= memory["free"] >= 0 for each in shown["numaNodes"] for memory in each["memory"])
+    picture = node.run("topology")
+    assert picture.startswith(f"{shown['node']}: ")
+    assert ".  shared: CPU" in picture
+    state = json.loads((node.state / "kubelet/memory_manager_state").read_text())
+    assert state == {"policyName": "None", "machineState": {}, "checksum": 4236770233}
 
 
 def _images(node):

@@ -31,7 +31,7 @@ class RepairableCgroups(Protocol):
 
 
 class QosRepair:
-    """Keeps the QoS cgroups as the pods call for, whoever changes them."""
+    """Keeps the QoS cgroups as the pods call for, also when somebody else changes them."""
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ import pytest
 from klet.api.config import ConfigMap
 from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod
+from klet.checkpoint.upstream import MemoryManagerFormat
 from klet.cri.client import connect
 from klet.host.cpulist import format_cpu_list
 from klet.host.machine.reader import MachineReader
@@ -17,6 +18,7 @@ from klet.wire import cri_v1_pb2 as pb
 pytestmark = pytest.mark.usefixtures("upstream_kubelet")
 
 ONLINE = MachineReader().online_cpus()
+NUMA_NODES = [each.number for each in MachineReader().info().numa_nodes]
 OWN, REST = str(max(ONLINE)), format_cpu_list(ONLINE - {max(ONLINE)})
 FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
 
@@ -99,12 +101,18 @@ async def test_upstream_to_klet_and_back(api, node, manifest, containerd, agent_
     assert left == {}
 
 
-def cpus_of(pod: Pod, node, qos: str = "") -> str:
-    """The CPUs of a pod's container by its cgroup."""
+def forget_policies(node) -> None:
+    """Remove the records of resource managers, as one has to with another policy."""
+    for name in ("cpu_manager_state", "memory_manager_state"):
+        (node.root / name).unlink(missing_ok=True)
+
+
+def cpuset_of(pod: Pod, node, name: str, qos: str = "") -> str:
+    """The CPUs or NUMA nodes of a pod's container by its cgroup."""
     container_id = pod.status.container_statuses[0].container_id.removeprefix("containerd://")
     place = Path(node.settings["cgroupRoot"].lstrip("/"), "kubepods", qos, f"pod{pod.metadata.uid}", container_id)
     root = Path("/sys/fs/cgroup/cpuset") if Path("/sys/fs/cgroup/cpuset").is_dir() else Path("/sys/fs/cgroup")
-    return (root / place / "cpuset.cpus").read_text().strip()
+    return (root / place / name).read_text().strip()
 
 
 @pytest.mark.skipif(
@@ -114,14 +122,17 @@ async def test_cpus_that_a_container_has_alone(api, node, manifest, containerd, 
     """Nothing is assigned again: neither moves anybody, and both go on with the file of the other."""
     static = {"cpuManagerPolicy": "static", "reservedSystemCPUs": REST, "cpuManagerReconcilePeriod": "1s"}
     file = node.root / "cpu_manager_state"
-    file.unlink(missing_ok=True)  # as one has to with another policy
+    forget_policies(node)
     amounts = {"cpu": "1", "memory": "32Mi"}
     own = manifest("own", main=FOREVER)
     own["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
 
     async def where() -> dict[str, str]:
         pods = {name: await api.until_pod(name, is_running, what="running") for name in ("own", "shared")}
-        return {"own": cpus_of(pods["own"], node), "shared": cpus_of(pods["shared"], node, "besteffort")}
+        return {
+            "own": cpuset_of(pods["own"], node, "cpuset.cpus"),
+            "shared": cpuset_of(pods["shared"], node, "cpuset.cpus", "besteffort"),
+        }
 
     async with node.running(node.upstream(**static)):
         await api.create(own, node=node.name)
@@ -142,5 +153,49 @@ async def test_cpus_that_a_container_has_alone(api, node, manifest, containerd, 
         assert await where() == {"own": OWN, "shared": REST}
     async with node.running(node.klet(*agent_flags, **static)):
         for name in ("own", "shared"):
+            await api.delete(name)
+            await api.until_gone(name)
+
+
+async def test_memory_that_a_container_has_alone(api, node, manifest, containerd, agent_flags):
+    """The record of who has what memory of which NUMA node is the same for both, byte for byte."""
+    static = {
+        "memoryManagerPolicy": "Static",
+        "topologyManagerPolicy": "restricted",
+        "systemReserved": {"memory": "99Mi"},
+        # With the eviction threshold of the node.
+        "reservedMemory": [{"numaNode": NUMA_NODES[0], "limits": {"memory": "100Mi"}}],
+    }
+    file = node.root / "memory_manager_state"
+    forget_policies(node)
+    own = manifest("own", main=FOREVER)
+    amounts = {"cpu": "100m", "memory": "32Mi"}
+    own["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
+    async with node.running(node.upstream(**static)):
+        await api.create(own, node=node.name)
+        pod = await api.until_pod("own", is_running, what="running")
+        reported = await at_home(api, ["own"])
+        running, state = await containers_of(containerd), file.read_bytes()
+    (blocks,) = MemoryManagerFormat().decode(state).entries[pod.metadata.uid].values()
+    (block,) = blocks
+    assert (block.type, block.size) == ("memory", 32 << 20)
+    mems = ",".join(map(str, block.numa_affinity))
+    assert cpuset_of(pod, node, "cpuset.mems") == mems
+    async with node.running(node.klet(*agent_flags, **static)):
+        await works(api, node, manifest, "under-klet")
+        assert await at_home(api, ["own"]) == reported
+        assert (await containers_of(containerd), file.read_bytes()) == (running, state)
+        second = own | {"metadata": own["metadata"] | {"name": "second"}}
+        await api.create(second, node=node.name)
+        pod = await api.until_pod("second", is_running, what="running")
+        assert cpuset_of(pod, node, "cpuset.mems") == mems
+        reported = await at_home(api, ["own", "second"])
+        running, state = await containers_of(containerd), file.read_bytes()
+    async with node.running(node.upstream(**static)):
+        await works(api, node, manifest, "under-upstream")
+        assert await at_home(api, ["own", "second"]) == reported
+        assert (await containers_of(containerd), file.read_bytes()) == (running, state)
+    async with node.running(node.klet(*agent_flags, **static)):
+        for name in ("own", "second"):
             await api.delete(name)
             await api.until_gone(name)
