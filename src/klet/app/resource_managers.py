@@ -1,11 +1,17 @@
 """The managers of resources, wired: each gives containers their part, and the topology manager asks them in order."""
 
+from functools import partial
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.api.klet_v1_topology import ManagerPolicies
+from klet.api.pod import Pod
 from klet.app.boards import Boards
-from klet.app.ports import Ports
+from klet.app.ports import CpuManagerPorts, MemoryManagerPorts, Ports
 from klet.app.settings import AgentSettings
+from klet.metrics import MetricRegistry
+from klet.model.pods import full_name, uid_of
 from klet.model.roles import ContainerPins, Part, ResourceHolders
 from klet.resources.cpu.board import CpuBoard
 from klet.resources.cpu.manager import CpuManager
@@ -21,9 +27,11 @@ from klet.resources.metrics import (
     register_topology,
 )
 from klet.resources.pinning import PinnedContainers
+from klet.resources.preview import CopiedManagers, ManagedPlacement, NoRecords, NoStateFile, OtherHolders
 from klet.resources.topology.hints import HintProvider
 from klet.resources.topology.manager import TopologyManager
 from klet.resources.view import TopologyReader
+from klet.sync.fit import PlacementPreview
 from klet.sync.resource_holders import LedgerHolders
 
 
@@ -65,9 +73,41 @@ class _CpuParts(Struct, frozen=True, kw_only=True):
     reconciler: CpuReconciler | None = None
 
 
-def build_resource_managers(ports: Ports, settings: AgentSettings, boards: Boards) -> ResourceManagers:
+def build_placement(
+    ports: Ports, settings: AgentSettings, boards: Boards, managers: ResourceManagers
+) -> PlacementPreview:
+    """Build what `klet fit` asks where containers would be."""
+    return ManagedPlacement(copy=partial(_copy_managers, ports, settings, boards, managers), machine=ports.machine.info)
+
+
+def _copy_managers(
+    ports: Ports, settings: AgentSettings, boards: Boards, managers: ResourceManagers, pod: Pod
+) -> CopiedManagers:
+    """Build the same managers again, on what the real ones know now."""
+    memory = None
+    if managers.memory is not None:
+        memory = MemoryManagerPorts(state=managers.memory.state, store=NoStateFile())
+    copied = replace(
+        ports,
+        cpus=CpuManagerPorts(state=managers.cpus.state, store=NoStateFile()),
+        memory=memory,
+        recorder=NoRecords(),
+    )
+    replaced = [uid_of(other) for other in boards.pods.all() if full_name(other) == full_name(pod)]
+    holders = OtherHolders(holders=_build_holders(ports, boards), gone=replaced)
+    copies = build_resource_managers(copied, settings, replace(boards, metrics=MetricRegistry()), holders=holders)
+    return CopiedManagers(topology=copies.topology, cpus=copies.cpus, memory=copies.memory)
+
+
+def _build_holders(ports: Ports, boards: Boards) -> ResourceHolders:
+    return LedgerHolders(ledger=boards.ledger, is_live=boards.cache.is_live, sources_ready=ports.changes.all_ready)
+
+
+def build_resource_managers(
+    ports: Ports, settings: AgentSettings, boards: Boards, *, holders: ResourceHolders | None = None
+) -> ResourceManagers:
     """Build the managers in the order in which they allocate: devices, CPUs, memory."""
-    holders = LedgerHolders(ledger=boards.ledger, is_live=boards.cache.is_live, sources_ready=ports.changes.all_ready)
+    holders = holders or _build_holders(ports, boards)
     alignment = register_alignment(boards.metrics)
     cpus = _build_cpus(ports, settings, boards, holders, alignment)
     memory = _build_memory(ports, settings, boards, holders)

@@ -12,7 +12,7 @@ from klet.app.image_collection import build_image_collection
 from klet.app.images import build_images
 from klet.app.metrics import register_features, register_node_name
 from klet.app.ports import Ports
-from klet.app.resource_managers import build_resource_managers, build_topology_reader
+from klet.app.resource_managers import build_placement, build_resource_managers, build_topology_reader
 from klet.app.settings import AgentSettings
 from klet.app.starting import build_plugin_manager, build_runtime_parts
 from klet.app.summaries import build_disk_stats, build_summaries
@@ -48,7 +48,7 @@ from klet.status.checkpoint import SavedStateKeeper
 from klet.sync.admission import PodAdmission
 from klet.sync.cgroup_step import CgroupStep
 from klet.sync.counted import CountedAdmission, CountedSteps
-from klet.sync.fit import FitPreview, NoPlacement
+from klet.sync.fit import FitPreview
 from klet.sync.housekeeping import Housekeeping, HousekeepingTrigger, Leftovers, PodMemories
 from klet.sync.ledger import WorkerLedger
 from klet.sync.loop import SyncLoop
@@ -202,6 +202,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         steps = RebootedPods(inner=steps, reboot=ports.reboot, restart_all=settings.features.restart_all)
     if ports.tracer is not None:
         steps = TracedSteps(inner=steps, tracer=ports.tracer)
+    placement = build_placement(ports, settings, boards, managers)
     chain = build_admission(ports, settings, boards, runtime=runtime, managers=(managers.topology,))
     trigger = HousekeepingTrigger(sources_ready=ports.changes.all_ready, clock=ports.clock)
     admission = PodAdmission(
@@ -319,7 +320,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         allocations=boards.allocations,
         statuses=boards.statuses,
         ledger=boards.ledger,
-        fit=FitPreview(chain=chain, placement=NoPlacement(), others_of=admission.others_of, clock=ports.clock),
+        fit=FitPreview(chain=chain, placement=placement, others_of=admission.others_of, clock=ports.clock),
         queries=queries,
         cache=boards.cache,
         pleg=pleg,

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from klet.model.reasons import Reason
+from klet.model.reasons import RejectionReason
 
 
 class ContainerPlacement(Struct, frozen=True, kw_only=True):
@@ -18,7 +18,7 @@ class ContainerPlacement(Struct, frozen=True, kw_only=True):
 class PlacementRefusal(Struct, frozen=True, kw_only=True):
     """Why no place can be found."""
 
-    reason: Reason
+    reason: RejectionReason
     message: str
 
 

@@ -24,16 +24,9 @@ from klet.model.verdicts import AdmitHandler, Preempt, Reject, Wait
 class PlacementPreview(Protocol):
     """Knows where the containers of a pod would be placed (a dry run of the topology, CPU and memory managers)."""
 
-    def preview(self, pod: Pod) -> PodPlacement:
+    async def preview(self, pod: Pod) -> PodPlacement:
         """Return where they would be if the pod came now. Nothing is given to it."""
         ...
-
-
-class NoPlacement:
-    """The placement where no manager is on: containers run anywhere."""
-
-    def preview(self, pod: Pod) -> PodPlacement:  # noqa: ARG002 - the same for every pod
-        return PodPlacement()
 
 
 class FitPreview:
@@ -59,7 +52,7 @@ class FitPreview:
         others = [other for other in every if full_name(other) != full_name(pod)]
         replaced = next((other for other in every if full_name(other) == full_name(pod)), None)
         before = await _ask(self._chain.before, pod, others)
-        placement = self._placement.preview(pod)
+        placement = await self._placement.preview(pod)
         compared = await self._chain.predicates.compare(pod, others)
         verdict = self._chain.predicates.decide(pod, compared.failures, others)
         after = await _ask(self._chain.after, pod, others)

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from klet.aio.clock import LoopClock
+from klet.api.klet_v1_fit import FitPlacement
 from klet.api.klet_v1_topology import ManagerPolicies, ResourceHolder
 from klet.api.pod import PodOS
 from klet.api.security import PodSecurityContext, Sysctl
@@ -333,6 +334,40 @@ def test_with_the_policy_none_the_file_is_that_of_upstream():
     drive(node, [pod_of("6Gi")])
     assert node.memory_state.data == b'{"policyName":"None","machineState":{},"checksum":4236770233}'
     assert mems(node) == {"c0": ""}
+
+
+def test_where_a_pod_would_be_placed():
+    """What is foretold is what happens, and it changes nothing."""
+    node = machine(TopologyPolicy.RESTRICTED)
+    clock = LoopClock(epoch=EPOCH)
+    second = pod_of("5Gi", uid="uid-2", name="second")
+    third = pod_of("7Gi", uid="uid-3", name="third")
+
+    async def story():
+        wanted = DrivenPodSource()
+        async with node.run_agent(wanted) as running:
+            wanted.add(pod_of("6Gi"))
+            await clock.sleep(A_WHILE)
+            before, records = node.memory_state.data, len(running.journal.all())
+            foretold = await running.agent.fit.look(second)
+            instead = await running.agent.fit.look(pod_of("7Gi", uid="uid-9"))
+            assert (node.memory_state.data, len(running.journal.all())) == (before, records)
+            wanted.add(second)
+            await clock.sleep(A_WHILE)
+            refused = await running.agent.fit.look(third)
+            wanted.add(third)
+            await clock.sleep(A_WHILE)
+            return foretold, instead, refused, running.agent.statuses.get("uid-3")
+
+    foretold, instead, refused, status = run_virtual(story())
+    assert foretold.placement == (FitPlacement(container="c0", numa_nodes=(1,)),)
+    assert state_of(node).entries["uid-2"]["c0"][0].numa_affinity == (1,)
+    # It would take the place of the first pod, and have its memory.
+    assert (instead.replaces.uid, instead.placement) == ("uid-1", (FitPlacement(container="c0", numa_nodes=(0,)),))
+    assert not refused.fits
+    assert (refused.reasons[0].reason, f"Pod was rejected: {refused.reasons[0].message}") == (
+        status.reason, status.message,
+    )  # fmt: skip
 
 
 def test_what_the_machine_shows():

@@ -48,9 +48,9 @@ class Place:
         """The CPUs that the kernel lets its processes run on."""
         return {allowed_cpus(pid) for pid in await self._cgroups.pids(self._name)}
 
-    async def last_cpus(self) -> set[int]:
-        """The CPUs that its processes ran on last."""
-        return {last_cpu(pid) for pid in await self._cgroups.pids(self._name)}
+    async def busy_cpus(self) -> set[int]:
+        """The CPUs that its busy processes are on. One that sleeps is moved when it wakes."""
+        return {cpu for pid in await self._cgroups.pids(self._name) if (cpu := busy_cpu(pid)) is not None}
 
     def _file(self, controller: str, name: str) -> str:
         root = Path("/sys/fs/cgroup")
@@ -63,8 +63,9 @@ def allowed_cpus(pid: int) -> str:
     return Path(f"/proc/{pid}/status").read_text().partition("Cpus_allowed_list:")[2].split()[0]
 
 
-def last_cpu(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[36])
+def busy_cpu(pid: int) -> int | None:
+    state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[35]) if state == "R" else None
 
 
 async def place_of(agent, node, cgroups, name: str, *, qos: str = "") -> Place:
@@ -101,7 +102,9 @@ async def test_a_container_has_a_cpu_alone_and_others_stay_off_it(node, manifest
         assert (own.cpuset, await own.allowed(), own.quota) == (f"{OWN}", {f"{OWN}"}, "-1")
         # Its processes are busy all the time, and yet never on the CPU of the other.
         assert (shared.cpuset, await shared.allowed()) == (REST, {REST})
-        assert OWN not in await shared.last_cpus()
+        busy = await shared.busy_cpus()
+        assert busy
+        assert OWN not in busy
         node.write("late", manifest("late", main=FOREVER))
         await agent.recorded("late", "Ready")
         late = await place_of(agent, node, cgroups, "late", qos="besteffort")

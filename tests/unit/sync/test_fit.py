@@ -16,7 +16,7 @@ from klet.api.security import PodSecurityContext, Sysctl
 from klet.model.placement import ContainerPlacement, PlacementRefusal, PodPlacement
 from klet.model.reasons import Reason
 from klet.model.verdicts import Wait
-from klet.sync.fit import FitPreview, NoPlacement
+from klet.sync.fit import FitPreview
 from klet.testing.builders import make_container, make_pod, with_resources
 from klet.testing.clock import ManualClock
 
@@ -41,7 +41,7 @@ class Placement:
     def __init__(self, found):
         self.found = found
 
-    def preview(self, pod):  # noqa: ARG002 - of the role
+    async def preview(self, pod):  # noqa: ARG002 - of the role
         return self.found
 
 
@@ -59,7 +59,10 @@ async def look(new, *others, placement=None, before=(), gate=True):
         after=(FeatureCheck(pod_level_resources=gate),),
     )
     fit = FitPreview(
-        chain=chain, placement=placement or NoPlacement(), others_of=lambda _pod: others, clock=ManualClock()
+        chain=chain,
+        placement=placement or Placement(PodPlacement()),
+        others_of=lambda _pod: others,
+        clock=ManualClock(),
     )
     answer = await fit.look(new)
     assert book.pods() == frozenset()
