@@ -32,7 +32,7 @@ from klet.simulation.node import SimulatedNode, simulated_settings
 from klet.simulation.plan import RuntimeStep, Step, StoryPlan, make_plan
 from klet.simulation.pods import API, FILE, LOADED, choose_life, command_results_of, registry
 from klet.simulation.reboots import check_reboots
-from klet.simulation.room import check_rejection
+from klet.simulation.room import check_rejection, is_turned_away
 from klet.simulation.settled import Holdings, find_untraced, unsettled
 from klet.simulation.sources import SimulatedSources
 from klet.simulation.story_text import format_story
@@ -229,6 +229,8 @@ class Story:
         if known is not None:  # otherwise no agent has ever run
             self.chronicle.note_reboot(has_run=known.boot_id == self.node.machine.boot_id)
         self.node.reboot(clean=reboot.clean)
+        if not reboot.clean:
+            self.chronicle.power_lost_at = self.chronicle.now
         self.chronicle.disturb()
 
     async def _run_agent(self, pump: Pump, kill_switch: KillSwitch) -> None:
@@ -272,7 +274,8 @@ class Story:
                 if self._kill_switch.killed.is_set():
                     return  # what a killed agent still raises is lost
                 status = agent.statuses.get(uid)
-                check_rejection(self.chronicle, uid, status)
+                if not is_turned_away(self._sources.statuses.get(uid)):
+                    check_rejection(self.chronicle, uid, status)
                 check_status(self.chronicle, uid, status)
                 if status is not None:
                     self._sources.statuses[uid] = status
