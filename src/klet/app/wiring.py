@@ -48,6 +48,7 @@ from klet.status.checkpoint import SavedStateKeeper
 from klet.sync.admission import PodAdmission
 from klet.sync.cgroup_step import CgroupStep
 from klet.sync.counted import CountedAdmission, CountedSteps
+from klet.sync.earlier_admissions import EarlierAdmissions
 from klet.sync.fit import FitPreview
 from klet.sync.housekeeping import Housekeeping, HousekeepingTrigger, Leftovers, PodMemories
 from klet.sync.ledger import WorkerLedger
@@ -205,13 +206,14 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     placement = build_placement(ports, settings, boards, managers)
     chain = build_admission(ports, settings, boards, runtime=runtime, managers=(managers.topology,))
     trigger = HousekeepingTrigger(sources_ready=ports.changes.all_ready, clock=ports.clock)
+    earlier = EarlierAdmissions(cache=boards.cache, status_of=boards.statuses.get)
     admission = PodAdmission(
         handlers=chain.handlers,
         declared_features=settings.declared_features,
         pods=boards.pods,
         ledger=boards.ledger,
         allocations=boards.allocations,
-        status_of=boards.statuses.get,
+        earlier=earlier,
         report_rejection=statuses.reject,
         recorder=ports.recorder,
     )
@@ -236,6 +238,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
             forget=(
                 statuses.forget,
                 boards.allocations.forget,
+                earlier.forget,
                 boards.backoff.forget,
                 parts.sandboxes.forget,
                 boards.pulls.forget,

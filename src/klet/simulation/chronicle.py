@@ -134,8 +134,6 @@ class Chronicle:
         """Calls that may change something and have not been answered yet."""
         self.ended_sandboxes: set[str] = set()
         self.reboots: list[MachineReboot] = []
-        self.power_lost_at: datetime | None = None
-        """What was written shortly before may be lost: of a pod, that it was admitted."""
         self.probes_may_fail = False
         """Calls that run commands go wrong, so that a container may seem unhealthy that is not."""
         self.violations: list[str] = []

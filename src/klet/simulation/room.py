@@ -7,7 +7,6 @@ from klet.model.pods import PodUID
 from klet.model.reasons import Reason
 from klet.simulation.chronicle import Chronicle, History
 from klet.simulation.pods import requested_cpu
-from klet.testing.fake_runtime.timeline import nanoseconds
 
 ALLOCATABLE = 2000
 """Thousandths of a CPU that the simulated machine has for pods."""
@@ -37,8 +36,7 @@ def check_rejection(chronicle: Chronicle, uid: PodUID, status: PodStatus | None)
     history = chronicle.histories.get(uid)
     if history is None or not is_turned_away(status):
         return
-    lost = 0 if chronicle.power_lost_at is None else nanoseconds(chronicle.power_lost_at)
-    if any(each.container.created_at > lost for each in history.instances):
+    if history.instances:
         chronicle.violate(f"{uid} is rejected although it was admitted before")
     others = sum(requested_cpu(other.pod) for other in _may_hold(chronicle, uid))
     if others + requested_cpu(history.pod) <= ALLOCATABLE:

@@ -229,8 +229,6 @@ class Story:
         if known is not None:  # otherwise no agent has ever run
             self.chronicle.note_reboot(has_run=known.boot_id == self.node.machine.boot_id)
         self.node.reboot(clean=reboot.clean)
-        if not reboot.clean:
-            self.chronicle.power_lost_at = self.chronicle.now
         self.chronicle.disturb()
 
     async def _run_agent(self, pump: Pump, kill_switch: KillSwitch) -> None:

@@ -11,7 +11,7 @@ from typing import Final, assert_never
 from klet.admission.declared_features import describe_missing, find_missing_for_update
 from klet.allocation.admitted import compute_admitted, find_resized
 from klet.allocation.book import AllocationBook
-from klet.api.pod import Pod, PodStatus
+from klet.api.pod import Pod
 from klet.model.causes import CauseId, CauseRecorder
 from klet.model.pods import PodUID, is_static, uid_of
 from klet.model.reasons import Reason
@@ -19,6 +19,7 @@ from klet.model.recording import DecisionRecorder
 from klet.model.verdicts import Admit, AdmitHandler, Preempt, Reject, Verdict, Wait
 from klet.pods.store import PodStore
 from klet.status.phase import is_terminal
+from klet.sync.earlier_admissions import EarlierAdmissions
 from klet.sync.ledger import WorkerLedger
 from klet.sync.worker_state import Stage
 
@@ -38,7 +39,7 @@ class PodAdmission:
         pods: PodStore,
         ledger: WorkerLedger,
         allocations: AllocationBook,
-        status_of: Callable[[PodUID], PodStatus | None],
+        earlier: EarlierAdmissions,
         report_rejection: Callable[[Pod, Reject, CauseId], None],
         recorder: CauseRecorder,
     ) -> None:
@@ -48,8 +49,7 @@ class PodAdmission:
         self._pods = pods
         self._ledger = ledger
         self._allocations = allocations
-        self._status_of = status_of
-        """What was last reported of a pod. One that waits for its admission has a status from a previous run alone."""
+        self._earlier = earlier
         self._report_rejection = report_rejection
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
@@ -100,8 +100,8 @@ class PodAdmission:
     async def _decide(self, pod: Pod) -> Verdict:
         if is_terminal(pod.status.phase) or pod.metadata.deletion_timestamp is not None:
             return Admit()
-        if self._status_of(uid_of(pod)) is not None:
-            return Admit()  # by a previous run of the agent
+        if self._earlier.has(uid_of(pod)):
+            return Admit()
         others = self.others_of(pod)
         making_room: Preempt | None = None
         for handler in self._handlers:
@@ -134,7 +134,7 @@ class PodAdmission:
 
     def _has_room(self, uid: PodUID) -> bool:
         """Return whether a pod was admitted, and still holds what it was given."""
-        state, status = self._ledger.get(uid), self._status_of(uid)
+        state, status = self._ledger.get(uid), self._earlier.status_of(uid)
         match state.stage if state is not None else None:
             case Stage.TERMINATING:
                 return True
@@ -142,6 +142,6 @@ class PodAdmission:
                 return status is None or not is_terminal(status.phase)
             case Stage.ADMITTING:
                 # After a restart it waits for its turn, and will not be asked about again.
-                return status is not None and not is_terminal(status.phase)
+                return self._earlier.has(uid) and (status is None or not is_terminal(status.phase))
             case _:
                 return False

@@ -9,12 +9,15 @@ from klet.api.quantity import Quantity
 from klet.journal.memory import MemoryJournal
 from klet.model.allocation import desired_allocation
 from klet.model.reasons import Reason
+from klet.model.runtime import PodRuntimeStatus
 from klet.model.verdicts import Admit, Preempt, Reject, Wait
+from klet.pleg.cache import Reading, RuntimeCache
 from klet.pods.store import PodStore
 from klet.sync.admission import PodAdmission
+from klet.sync.earlier_admissions import EarlierAdmissions
 from klet.sync.ledger import WorkerLedger
 from klet.sync.worker_state import Stage, WorkerState
-from klet.testing.builders import make_container, make_pod, with_resources
+from klet.testing.builders import make_container, make_pod, make_sandbox, with_resources
 from klet.testing.clock import ManualClock
 
 REFUSED = Reject(Reason.NODE_PORTS, "no port is free", {"hostPort": 80})
@@ -34,19 +37,23 @@ class Voice:
 
 
 class Bench:
-    def __init__(self, *verdicts, remembered=(), declared=None):
+    def __init__(self, *verdicts, remembered=(), in_runtime=(), declared=None):
         self.statuses = {uid: PodStatus(phase="Pending") for uid in remembered}
         self.voices = [Voice(verdict) for verdict in verdicts]
         self.pods, self.ledger, self.allocations = PodStore(), WorkerLedger(), AllocationBook()
         self.journal = MemoryJournal(clock=ManualClock())
         self.reported = []
+        self.cache = RuntimeCache()
+        for uid in in_runtime:
+            self.cache.put(Reading(PodRuntimeStatus(uid=uid, sandboxes=(make_sandbox(ready=False),)), read_at=1.0))
+        self.earlier = EarlierAdmissions(cache=self.cache, status_of=self.statuses.get)
         self.admission = PodAdmission(
             handlers=self.voices,
             declared_features=declared,
             pods=self.pods,
             ledger=self.ledger,
             allocations=self.allocations,
-            status_of=self.statuses.get,
+            earlier=self.earlier,
             report_rejection=lambda *rejection: self.reported.append(rejection),
             recorder=self.journal,
         )
@@ -74,6 +81,26 @@ async def test_who_is_not_asked_about(pod, remembered):
     bench = Bench(REFUSED, remembered=remembered)
     assert await bench.admission.admit(pod) == Admit()
     assert bench.voices[0].asked == []
+
+
+async def test_a_pod_is_not_asked_about_whose_status_was_lost_but_of_which_the_runtime_has_something():
+    """As after a power cut, which the dead sandbox of the pod has survived."""
+    bench = Bench(REFUSED, in_runtime={"uid-1"})
+    assert await bench.admission.admit(POD) == Admit()
+
+
+async def test_a_pod_is_asked_about_again_that_was_gone_in_between():
+    bench = Bench(REFUSED, in_runtime={"uid-1"})
+    assert bench.earlier.has("uid-1")
+    bench.earlier.forget("uid-1")
+    assert await bench.admission.admit(POD) == REFUSED
+
+
+async def test_what_the_runtime_gets_later_does_not_count_as_admitted_before():
+    bench = Bench(REFUSED)
+    assert not bench.earlier.has("uid-1")
+    bench.cache.put(Reading(PodRuntimeStatus(uid="uid-1", sandboxes=(make_sandbox(),)), read_at=2.0))
+    assert await bench.admission.admit(POD) == REFUSED
 
 
 VICTIM = make_pod(uid="victim", name="victim")
