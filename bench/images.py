@@ -192,7 +192,8 @@ async def take_turns(raw: RawPulls, ours: PullingPods, count: int, size: int, *,
         Row(what=f"{what}: {each}", klet=time, floor=floor, unit="s", most_ratio=ratio)
         for each, time, floor, ratio in (
             (f"all {count} pods run, beside the same pods with raw calls", running, with_pods, MOST_RATIO),
-            ("all pulled, beside the pulls alone", pulled, alone, None),
+            (f"all {count} pods run, beside the pulls alone", running, alone, MOST_RATIO),
+            ("all pulled, beside the pulls alone", pulled, alone, MOST_RATIO),
             ("the floor itself with its pods, beside the pulls alone", with_pods, alone, None),
         )
     ]

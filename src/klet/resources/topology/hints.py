@@ -23,7 +23,7 @@ class Hint(Struct, frozen=True):
 
 
 Hints: TypeAlias = Mapping[str, tuple[Hint, ...] | None]
-"""By resource. None: from wherever; no hint at all: the resource cannot be had."""
+"""By resource. None: from wherever; no hint at all: there is not enough of it."""
 
 
 class AllocationFailure(Struct, frozen=True):
